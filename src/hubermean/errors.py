@@ -1,0 +1,32 @@
+"""Every error raised on purpose.
+
+    HubermeanError            base; never raised itself
+    ├── InputError            bad input: a parameter, a file or a column (exit code 2)
+    └── NotReleased           a mechanism's own private test said no (exit code 1)
+
+A message is one sentence that says what to do next. It is made of parameters and schema only: never of a
+user's value, nor of any statistic that did not pass a private mechanism.
+"""
+
+from __future__ import annotations
+
+
+class HubermeanError(Exception):
+    """Base of every error raised on purpose; `exit_code` is what the command line returns for it."""
+
+    exit_code = 2
+
+
+class InputError(HubermeanError, ValueError):
+    """A parameter, a file or a column that cannot be used."""
+
+
+class NotReleased(HubermeanError):
+    """The mechanism's own (private) test decided against a release; the budget stated is spent."""
+
+    exit_code = 1
+
+    def __init__(self, reason: str, *, epsilon: float, delta: float) -> None:
+        super().__init__(reason)
+        self.epsilon = epsilon
+        self.delta = delta
