@@ -44,17 +44,15 @@ class Neighbors(Enum):
 
     @property
     def promise(self) -> str:
-        """What the relation protects, as the end of a sentence."""
+        """The change that a release hides, as the end of a sentence."""
         return {
             Neighbors.REPLACE_USER: (
-                "all records of any one user are replaced by any others, their number included; "
-                "how many users there are is public"
+                "all records of any one user are replaced by any others, their number included "
+                "(how many users there are is public)"
             ),
             Neighbors.REPLACE_VALUES: (
-                "all values of any one user are replaced by any others; "
-                "how many users there are and how many records each has is public"
+                "all values of any one user are replaced by any others "
+                "(how many users there are and how many records each has is public)"
             ),
-            Neighbors.ADD_REMOVE: (
-                "any one user is added or removed with all its records; how many users there are stays private"
-            ),
+            Neighbors.ADD_REMOVE: "any one user is added or removed, with all its records",
         }[self]

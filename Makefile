@@ -1,0 +1,43 @@
+# Everything runs in .venv, which is made on first use with plain pip and pinned versions.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# An environment variable, so that pip also pins what builds the package.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test test-all check bench wheel clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+demo: $(READY)  ## a private mean of real data by person, from a fresh machine
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## the test suite
+	$(BIN)/python -m pytest -n 2 -q
+
+test-all: $(READY)  ## the test suite with its slow statistical parts
+	$(BIN)/python -m pytest -n 2 -q -m ""
+
+check: $(READY)  ## format, lint, types, and who may import what
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## speed beside plain DuckDB, in one process
+	$(BIN)/python benchmarks/ingest.py
+
+wheel: $(READY)  ## build the package into dist/
+	$(BIN)/python -m build
+
+clean:  ## remove what make made
+	rm -rf $(VENV) dist build demo-data benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hubermean needs Python 3.11 or newer; set PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@

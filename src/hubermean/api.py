@@ -1,0 +1,177 @@
+"""The front door: `mean` and `mean_of_user_means`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, get_args
+
+from numpy.typing import ArrayLike
+
+from hubermean.errors import InputError
+from hubermean.ingest import user_table
+from hubermean.mechanisms import Clipped, Mechanism, PublicFacts, Request
+from hubermean.mechanisms.clipped import Bounds
+from hubermean.mechanisms.protocol import Per
+from hubermean.noise import NoiseSource, SystemNoise
+from hubermean.relations import Neighbors
+from hubermean.release import Release
+from hubermean.user_table import UserTable
+
+
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per = "record",
+    neighbors: str | Neighbors = "replace-user",
+    mechanism: str | Mechanism = "auto",
+    bounds: Bounds | Sequence[Bounds] | None = None,
+    record_cap: int | None = None,
+    resolution: float | Decimal | Fraction | None = None,
+    non_finite: str = "drop",
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Release:
+    """Release the mean of one or more columns with differential privacy for whole users.
+
+    Args:
+        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow
+            or DuckDB frame.
+        user: the column or columns that identify a user.
+        value: the column or columns to average.
+        epsilon, delta: the privacy budget of this release.
+        per: "record" for the mean over records, each user counting for at most `record_cap` of them;
+            "user" for the mean of user means.
+        neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
+        mechanism: "auto", "clipped", or an object with the protocol of `hubermean.mechanisms`.
+        bounds: (low, high) that user means are clamped to, or one pair per column. Public: take it from
+            knowledge of the quantity, not from the data.
+        record_cap: the most records a user counts for, with `per="record"`. Public.
+        resolution: a public step that values are rounded to; faster where it suffices.
+        non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
+        memory_limit, threads: what reading and grouping may use.
+        progress: show a progress bar on a terminal after one second.
+
+    Returns:
+        A `Release`, which holds only what is safe to publish.
+
+    Raises:
+        InputError: a parameter, file or column that cannot be used; nothing was spent.
+
+    >>> import pyarrow as pa
+    >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
+    >>> release = mean(trips, user="rider", value="fare", epsilon=1e6, bounds=(0, 100), record_cap=2)
+    >>> round(release.value, 3)
+    16.5
+    """
+    columns = (value,) if isinstance(value, str) else tuple(value)
+    chosen = _mechanism(mechanism, bounds=bounds, record_cap=record_cap)
+    request = _request(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    chosen.check(request)
+    table = user_table(
+        data,
+        user=user,
+        value=value,
+        resolution=resolution,
+        non_finite=non_finite,
+        memory_limit=memory_limit,
+        threads=threads,
+        progress=progress,
+        records=request.neighbors.counts_are_public,
+    )
+    return release_table(table, request, chosen, SystemNoise())
+
+
+def mean_of_user_means(
+    means: ArrayLike,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = "replace-user",
+    mechanism: str | Mechanism = "auto",
+    bounds: Bounds | Sequence[Bounds] | None = None,
+    record_cap: int | None = None,
+) -> Release:
+    """`mean` for people who hold one mean per user already.
+
+    Args:
+        means: shape (n,) or (n, d), one row per user; a user with a value that is not finite is unusable.
+        counts: how many records stand behind each mean; one each when left out.
+        per: "record" weighs users by their (capped) counts, "user" equally; "record" when counts are given.
+
+    The other arguments are those of `mean`.
+    """
+    chosen = _mechanism(mechanism, bounds=bounds, record_cap=record_cap)
+    table = UserTable.from_means(means, counts)
+    per = per or ("user" if counts is None else "record")
+    request = _request(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    chosen.check(request)
+    return release_table(table, request, chosen, SystemNoise())
+
+
+def release_table(table: UserTable, request: Request, mechanism: Mechanism, noise: NoiseSource) -> Release:
+    """The release path proper: public decisions, then the private run, then what may be published."""
+    facts = PublicFacts.of(table, request.neighbors)
+    if facts.n_users == 0:
+        raise InputError("there are no users: no record has a value in the user column; check its name")
+    outcome = mechanism.prepare(request, facts).run(table, noise)
+    parameters = dict(outcome.parameters)
+    if not noise.secure:
+        parameters["insecure_noise"] = True
+    return Release(
+        values=outcome.values,
+        columns=request.columns,
+        epsilon=request.epsilon,
+        delta=request.delta,
+        neighbors=request.neighbors,
+        mechanism=mechanism.name,
+        per=request.per,
+        n_users=facts.n_users,
+        parameters=parameters,
+        interval_rule=outcome.interval_rule,
+    )
+
+
+def _mechanism(
+    mechanism: str | Mechanism, *, bounds: Bounds | Sequence[Bounds] | None, record_cap: int | None
+) -> Mechanism:
+    if not isinstance(mechanism, str):
+        if bounds is not None or record_cap is not None:
+            raise InputError("give bounds and record_cap to the mechanism object itself, not beside it")
+        return mechanism
+    if mechanism not in ("auto", "clipped"):
+        raise InputError(f"mechanism must be 'auto' or 'clipped', not {mechanism!r}")
+    if bounds is None:
+        raise InputError("give bounds=(low, high), public limits that user means are clamped to")
+    return Clipped(bounds=bounds, record_cap=record_cap)
+
+
+def _request(
+    columns: tuple[str, ...], *, epsilon: float, delta: float, per: str, neighbors: str | Neighbors
+) -> Request:
+    if not _is_number(epsilon) or not (math.isfinite(epsilon) and 1e-9 <= epsilon <= 1e9):
+        raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
+    if not _is_number(delta) or not 0.0 <= delta < 1.0:
+        raise InputError(f"delta must be at least 0 and below 1, not {delta!r}")
+    if per not in get_args(Per):
+        raise InputError(f"per must be 'record' or 'user', not {per!r}")
+    return Request(
+        columns=columns,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        neighbors=Neighbors.parse(neighbors),
+        per="record" if per == "record" else "user",
+    )
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)

@@ -1,0 +1,63 @@
+"""`hubermean`: the commands, and what becomes of an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from hubermean._version import __version__
+from hubermean.cli.check import check
+from hubermean.cli.doctor import doctor
+from hubermean.cli.release import release
+from hubermean.errors import HubermeanError
+
+INTERNAL_ERROR = 70  # sysexits' EX_SOFTWARE: a bug of ours, not of the input
+
+app = typer.Typer(
+    name="hubermean",
+    help="Means that are differentially private for whole people.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(release)
+app.command()(check)
+app.command()(doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hubermean {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Means that are differentially private for whole people."""
+
+
+def main() -> None:
+    """Run the command line; every error of ours is one sentence and an exit code that means something."""
+    try:
+        app()
+    except HubermeanError as error:
+        if "--json" in sys.argv:
+            typer.echo(json.dumps({"released": False, "reason": str(error)}))
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except Exception as error:  # noqa: BLE001 - its text might quote data, so only the place is shown
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        typer.echo(
+            f"error: hubermean failed ({type(error).__name__} in {place.name}, line {place.lineno}); "
+            "nothing was released; please report this",
+            err=True,
+        )
+        sys.exit(INTERNAL_ERROR)

@@ -1,0 +1,54 @@
+"""`hubermean check`: a look at the data by its owner, outside any privacy promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+from hubermean.cli.render import print_table
+from hubermean.ingest.inspect import UnsafeInspection, unsafe_inspection
+
+WARNING = "NOT PRIVATE: these numbers come straight from the data; do not publish them or tune a release on them."
+
+
+def check(
+    file: Annotated[str, typer.Argument(help="Parquet, CSV or JSON lines; a path or a quoted pattern.")],
+    user: Annotated[list[str] | None, typer.Option(help="Column that identifies a user; repeat for several.")] = None,
+    value: Annotated[list[str] | None, typer.Option(help="Column to look at; repeat for several.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Look at a file before releasing from it. [bold]Not private[/bold]: for the data's owner only."""
+    seen = unsafe_inspection(file, user=user or None, value=value or [])
+    if as_json:
+        typer.echo(json.dumps({"private": False, **dataclasses.asdict(seen)}, indent=2, default=str))
+        return
+    typer.secho(WARNING, fg="red", bold=True)
+    print_table("Columns", ("column", "type"), seen.columns)
+    print_table("Records", ("", ""), _counts(seen))
+    for column in seen.values:
+        rows = [
+            ("unusable values (null, NaN, infinite, not a number)", f"{column.unusable:,}"),
+            ("smallest, median, largest", _numbers((column.minimum, column.median, column.maximum))),
+        ]
+        if column.user_means is not None:
+            rows.append(("user means: smallest, 1%, median, 99%, largest", _numbers(column.user_means)))
+        print_table(f"Values of {column.name}", ("", ""), rows)
+
+
+def _counts(seen: UnsafeInspection) -> list[tuple[str, str]]:
+    rows = [("records", f"{seen.records:,}")]
+    if seen.records_without_user is not None:
+        rows.append(("records without a user (dropped)", f"{seen.records_without_user:,}"))
+    if seen.users is not None:
+        rows.append(("users", f"{seen.users:,}"))
+    if seen.records_per_user is not None:
+        spread = ", ".join(f"{number:,}" for number in seen.records_per_user)
+        rows.append(("records per user: fewest, median, 90%, 99%, most", spread))
+    return rows
+
+
+def _numbers(numbers: tuple[float | None, ...]) -> str:
+    return ", ".join("-" if number is None else f"{number:.6g}" for number in numbers)

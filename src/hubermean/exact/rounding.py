@@ -1,0 +1,111 @@
+"""Means of users, rounded exactly to a public grid of spacing 2^exponent.
+
+The mean of a user is a ratio of integers. `rounded_means` gives floor(mean / spacing + 1/2) with no
+floating-point step in between, vectorised where 64 bits suffice and in Python integers for the few users
+where they do not. Rounding a user's mean looks at that user alone and costs no privacy.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.exact.encoding import BINARY
+from hubermean.exact.sums import ExactSums, IntArray
+
+_HEADROOM = 2**62
+_BLOCK = 1 << 15  # users at a time, so that temporaries stay in the processor's cache
+
+
+def rounded_means(sums: ExactSums, counts: IntArray, *, exponent: int, low: int, high: int) -> IntArray:
+    """floor(mean / 2^exponent + 1/2) for each user, clamped to the integers [low, high].
+
+    Users with a count of zero have no mean; they get `low`, and callers give them weight zero.
+
+    Formal guarantees:
+    - the result is the exactly rounded and clamped mean, whatever the magnitudes;
+    - it is the same integer for every encoding that represents the same sum.
+    """
+    if not -_HEADROOM < low <= high < _HEADROOM:
+        raise ValueError("the clamp of a rounding must lie within 62 bits")
+    n_users = len(counts)
+    result = np.empty(n_users, dtype=np.int64)
+    ratio = sums.encoding.unit / Fraction(2) ** exponent
+    if sums.high is None:
+        slow = _round_one_part(sums.low.small, counts, ratio, low, high, result)
+    elif sums.encoding == BINARY and -60 <= exponent <= 40:
+        slow = _round_binary(sums.high.small, sums.low.small, counts, exponent, low, high, result)
+    else:
+        slow = np.ones(n_users, dtype=bool)
+    if beyond := sums.beyond_64_bits():
+        slow[list(beyond)] = True
+    numerator, denominator = ratio.numerator, ratio.denominator
+    for position in np.flatnonzero(slow & (counts > 0)).tolist():
+        double = 2 * denominator * int(counts[position])
+        rounded = (2 * numerator * sums.integer(position) + double // 2) // double
+        result[position] = min(max(rounded, low), high)
+    result[counts == 0] = low
+    return result
+
+
+def _round_one_part(
+    sums: IntArray, counts: IntArray, ratio: Fraction, low: int, high: int, result: IntArray
+) -> NDArray[np.bool_]:
+    """sums * ratio / counts, rounded, into `result`; returns the users whose arithmetic may not fit."""
+    numerator, denominator = ratio.numerator, ratio.denominator
+    # Whole means beyond these limits round beyond the clamp, so clamping them first changes nothing but size.
+    least = (low * denominator) // numerator - 2
+    most = -((-high * denominator) // numerator) + 2
+    size = 2 * numerator * (max(abs(least), abs(most)) + 2) + denominator
+    if size >= _HEADROOM:
+        return np.ones(len(sums), dtype=bool)
+    for start in range(0, len(sums), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        divisor = np.maximum(counts[block], 1)
+        whole, rest = np.divmod(sums[block], divisor)
+        np.clip(whole, least, most, out=whole)
+        whole *= 2 * numerator
+        rest *= 2 * numerator  # may wrap around for huge counts: those users are redone in Python integers
+        rest //= divisor
+        whole += rest
+        whole += denominator
+        whole //= 2 * denominator
+        np.clip(whole, low, high, out=result[block])
+    slow: NDArray[np.bool_] = counts >= _HEADROOM // (2 * numerator)
+    return slow
+
+
+def _round_binary(
+    highs: IntArray, lows: IntArray, counts: IntArray, exponent: int, low: int, high: int, result: IntArray
+) -> NDArray[np.bool_]:
+    """(highs * 2^40 + lows) * 2^-60 / counts, rounded to 2^exponent, into `result`; returns unfit users."""
+    shift = 61 + exponent  # the mean is held doubled at 2^-60, so that the bit below the last is at hand
+    for start in range(0, len(counts), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        divisor = np.maximum(counts[block], 1)
+        whole, rest = np.divmod(highs[block], divisor)
+        rest <<= 40  # fits for counts below 2^22; other users are redone in Python integers
+        rest += lows[block]
+        fine, rest = np.divmod(rest, divisor)
+        fine <<= 1
+        rest <<= 1
+        fine += rest >= divisor
+        # Now 2 * mean * 2^60 lies in [whole * 2^41 + fine, the same + 1), fine of either sign.
+        whole += fine >> 41
+        fine &= (1 << 41) - 1
+        if shift > 41:
+            whole += 1 << (shift - 42)  # |whole| <= 8e12 * 2^20 + 1 and exponent <= 40 leave room for the half
+            whole >>= shift - 41
+        else:
+            # Clamp before scaling up: whole parts beyond the clamp stay beyond it.
+            up = 41 - shift
+            np.clip(whole, (low >> up) - 2, (high >> up) + 2, out=whole)
+            whole <<= up
+            fine += (1 << shift) >> 1
+            fine >>= shift
+            whole += fine
+        np.clip(whole, low, high, out=result[block])
+    slow: NDArray[np.bool_] = counts >= 2**22
+    return slow

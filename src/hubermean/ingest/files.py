@@ -1,0 +1,139 @@
+"""Which files a path or glob names, and how each kind is read without looking at what is in it.
+
+Text formats carry no types. Guessing them from the content would let one user's value change how everyone's
+are read, so every CSV and JSON column is read as text and each value is parsed on its own; the delimiter
+follows from the file's name.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubermean.errors import InputError
+
+_KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_SUPPORTED = "Parquet (.parquet, .pq), CSV (.csv, .tsv), JSON lines (.jsonl, .ndjson); text may be gzipped (.gz)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSet:
+    """Files of one kind, read as one table. `header` holds the column names of text files with a header."""
+
+    kind: str
+    paths: tuple[str, ...]
+    delimiter: str = ","
+    header: tuple[str, ...] = ()
+
+    @classmethod
+    def find(cls, pattern: str | os.PathLike[str]) -> FileSet:
+        """The files a path or glob stands for."""
+        text = os.fspath(pattern)
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise InputError("a file name must be a non-empty text")
+        paths = _expand(text)
+        kinds = {_kind(path) for path in paths}
+        if len(kinds) > 1:
+            raise InputError(f"{text} names files of several kinds; give one kind at a time, such as *.parquet")
+        kind, delimiter = kinds.pop()
+        for path in paths:
+            if os.path.getsize(path) == 0:
+                raise InputError(f"{path} is empty; give a file with a header or a schema")
+        header = _common_header(paths, delimiter) if kind == "csv" else ()
+        return cls(kind=kind, paths=paths, delimiter=delimiter, header=header)
+
+    def scan(self, columns: Sequence[str]) -> str:
+        """The table function that reads these files; JSON lines have no schema, so it needs the names."""
+        paths = "[" + ", ".join(literal(path) for path in self.paths) + "]"
+        match self.kind:
+            case "parquet":
+                return f"read_parquet({paths}, union_by_name = true, hive_partitioning = false)"
+            case "csv":
+                # strict_mode = false: in strict mode one malformed field empties the records around it.
+                return (
+                    f"read_csv({paths}, auto_detect = false, header = true, delim = {literal(self.delimiter)}, "
+                    f"quote = '\"', escape = '\"', columns = {_as_text(self.header)}, "
+                    "ignore_errors = true, strict_mode = false)"
+                )
+            case _:
+                return (
+                    f"read_json({paths}, format = 'newline_delimited', columns = {_as_text(columns)}, "
+                    "ignore_errors = true)"
+                )
+
+
+def identifier(name: str) -> str:
+    """A name quoted for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text quoted for SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _as_text(names: Sequence[str]) -> str:
+    return "{" + ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names) + "}"
+
+
+def _expand(text: str) -> tuple[str, ...]:
+    if "://" in text:
+        raise InputError(f"{text} is not a local file; copy it here, or pass a data frame")
+    if os.path.isdir(text):
+        raise InputError(f"{text} is a folder; name its files with a pattern such as {os.path.join(text, '*.parquet')}")
+    if os.path.exists(text):
+        found = [text]
+    else:
+        found = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
+    if not found:
+        raise InputError(f"there is no file {text}; check the path")
+    paths = tuple(os.path.abspath(path) for path in found)
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            raise InputError(f"{path} cannot be opened; check its permissions")
+        if glob.has_magic(path):
+            raise InputError(f"{path} holds a character that would be read as a pattern; rename it")
+    return paths
+
+
+def _kind(path: str) -> tuple[str, str]:
+    name = path.lower().removesuffix(".gz")
+    suffix = Path(name).suffix
+    kind = _KINDS.get(suffix)
+    if kind is None or (kind == "parquet" and path.lower().endswith(".gz")):
+        raise InputError(f"{path} is of no known kind; known are {_SUPPORTED}")
+    return kind, "\t" if suffix == ".tsv" else ","
+
+
+def _common_header(paths: Sequence[str], delimiter: str) -> tuple[str, ...]:
+    headers = {path: _header(path, delimiter) for path in paths}
+    first = headers[paths[0]]
+    for path, header in headers.items():
+        if header != first:
+            raise InputError(f"{path} has another header line than {paths[0]}; files read together must agree")
+    if len(set(first)) != len(first) or not all(first):
+        raise InputError(f"{paths[0]} needs a header line with a different, non-empty name for each column")
+    return first
+
+
+def _header(path: str, delimiter: str) -> tuple[str, ...]:
+    try:
+        opened = gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # noqa: SIM115
+        with opened, io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text:
+            line = text.readline(1 << 20)
+    except (OSError, EOFError, UnicodeDecodeError):
+        raise InputError(f"{path} has no readable header line; write it as UTF-8 text with a header") from None
+    return tuple(next(csv.reader([line], delimiter=delimiter), ()))

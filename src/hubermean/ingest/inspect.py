@@ -1,0 +1,88 @@
+"""A look at the data itself, for `hubermean check`. Nothing here is private."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hubermean.ingest.files import identifier
+from hubermean.ingest.read import open_source, user_and_value_names
+from hubermean.ingest.session import quiet_errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsafeInspection:
+    """Facts about data that no mechanism protects: for the data's owner, never for publication."""
+
+    columns: tuple[tuple[str, str], ...]
+    records: int
+    records_without_user: int | None
+    users: int | None
+    records_per_user: tuple[int, ...] | None
+    values: tuple[UnsafeColumn, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsafeColumn:
+    name: str
+    unusable: int
+    minimum: float | None
+    median: float | None
+    maximum: float | None
+    user_means: tuple[float, ...] | None
+
+
+def unsafe_inspection(data: Any, *, user: str | Sequence[str] | None, value: Sequence[str]) -> UnsafeInspection:
+    """Columns, counts and ranges of `data`; not private."""
+    users = [] if user is None else user_and_value_names(user, "user")
+    with open_source(data, users, list(value), memory_limit=None, threads=None) as source:
+        has_user = " AND ".join([source.schema.key(name) for name in users] or ["true"])
+        readers = [
+            source.schema.value(name, alias=f"value_{number}", resolution=None, clamp_infinities=False)
+            for number, name in enumerate(value)
+        ]
+        keys = ", ".join(identifier(name) for name in users)
+        with quiet_errors("the data could not be read to the end; check that it is complete and well formed"):
+            records, without = source.run(
+                f"SELECT count(*), count(*) FILTER (NOT ({has_user})) FROM {source.name}"
+            ).fetchall()[0]
+            spread = None
+            if users:
+                spread = source.run(
+                    f"SELECT count(*), quantile_disc(c, [0, 0.5, 0.9, 0.99, 1]) FROM "
+                    f"(SELECT count(*) AS c FROM {source.name} WHERE {has_user} GROUP BY {keys})"
+                ).fetchall()[0]
+            columns = []
+            for reader in readers:
+                number = f"CAST({reader.number} AS DOUBLE)"
+                one = source.run(
+                    f"SELECT count(*) FILTER (v IS NULL OR NOT isfinite(v)), min(v) FILTER (isfinite(v)), "
+                    f"median(v) FILTER (isfinite(v)), max(v) FILTER (isfinite(v)) "
+                    f"FROM (SELECT {number} AS v FROM {source.name} WHERE {has_user})"
+                ).fetchall()[0]
+                means = None
+                if users:
+                    means = source.run(
+                        f"SELECT quantile_cont(m, [0, 0.01, 0.5, 0.99, 1]) FROM (SELECT avg(v) AS m FROM "
+                        f"(SELECT {keys}, {number} AS v FROM {source.name} WHERE {has_user}) "
+                        f"WHERE isfinite(v) GROUP BY {keys})"
+                    ).fetchall()[0][0]
+                columns.append(
+                    UnsafeColumn(
+                        name=reader.name,
+                        unusable=one[0],
+                        minimum=one[1],
+                        median=one[2],
+                        maximum=one[3],
+                        user_means=None if means is None else tuple(means),
+                    )
+                )
+        return UnsafeInspection(
+            columns=tuple((name, str(kind)) for name, kind in source.schema.types.items()),
+            records=records,
+            records_without_user=without if users else None,
+            users=None if spread is None else spread[0],
+            records_per_user=None if spread is None or spread[1] is None else tuple(spread[1]),
+            values=tuple(columns),
+        )

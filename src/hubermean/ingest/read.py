@@ -1,0 +1,174 @@
+"""`user_table`: any supported data, grouped by user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from hubermean.errors import InputError
+from hubermean.ingest.columns import Schema
+from hubermean.ingest.files import FileSet, identifier
+from hubermean.ingest.frames import arrow_source, is_duckdb_relation
+from hubermean.ingest.grouping import grouping_query, read_user_table
+from hubermean.ingest.query import SqlQuery
+from hubermean.ingest.session import fetch, open_session, quiet_errors
+from hubermean.user_table import UserTable
+
+if TYPE_CHECKING:
+    import duckdb
+
+_UNREADABLE = "the data could not be read to the end; check that the file or query is complete and well formed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Something the engine can select from. `relation` is None where `connection` knows it by `name`."""
+
+    name: str
+    schema: Schema
+    connection: duckdb.DuckDBPyConnection | None
+    relation: duckdb.DuckDBPyRelation | None = None
+
+    def run(self, query: str) -> duckdb.DuckDBPyRelation:
+        if self.relation is not None:
+            return self.relation.query(self.name, query)
+        assert self.connection is not None
+        return self.connection.sql(query)
+
+
+def user_table(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    resolution: float | Decimal | Fraction | None = None,
+    non_finite: str = "drop",
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+    records: bool = True,
+) -> UserTable:
+    """Group `data` by user in exact integers.
+
+    Args:
+        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow
+            or DuckDB frame.
+        user: the column or columns that identify a user.
+        value: the column or columns to sum.
+        resolution: values are rounded to whole multiples of this public step, which is faster than the two
+            parts of floating-point columns.
+        non_finite: "drop" leaves infinite values out; "clamp" moves them to the largest value representable.
+            Null and NaN are always left out.
+        memory_limit: what the engine may hold in memory, such as "2GB"; beyond it, it uses disk.
+        threads: how many threads the engine may use.
+        progress: show a progress bar on a terminal after one second.
+        records: also count the records that are not usable, which `replace-values` needs.
+
+    Formal guarantees:
+    - sums and counts are exact integers, the same for every order of rows, thread count and container;
+    - each record is judged by itself: its values and the declared types of its columns, nothing else;
+    - no user id is kept, and no error message quotes data.
+    """
+    users, values = user_and_value_names(user, "user"), user_and_value_names(value, "value")
+    if overlap := set(users) & set(values):
+        raise InputError(f"column {sorted(overlap)[0]!r} is both user and value; name two different columns")
+    step = _resolution(resolution)
+    if non_finite not in ("drop", "clamp"):
+        raise InputError(f"non_finite must be 'drop' or 'clamp', not {non_finite!r}")
+    with open_source(data, users, values, memory_limit=memory_limit, threads=threads) as source:
+        readers = [
+            source.schema.value(
+                name, alias=f"value_{number}", resolution=step, clamp_infinities=non_finite == "clamp"
+            )
+            for number, name in enumerate(values)
+        ]
+        has_user = [source.schema.key(name) for name in users]
+        query = grouping_query(source.name, users=users, has_user=has_user, values=readers, records=records)
+        with quiet_errors(_UNREADABLE):
+            return read_user_table(fetch(source.run(query), source.connection, progress=progress), readers)
+
+
+def user_and_value_names(given: str | Sequence[str], what: str) -> list[str]:
+    names = [given] if isinstance(given, str) else list(given)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise InputError(f"{what} must be a column name or a list of column names")
+    if len(set(names)) != len(names):
+        raise InputError(f"{what} names a column twice; name each column once")
+    return names
+
+
+def _resolution(given: float | Decimal | Fraction | None) -> Fraction | None:
+    if given is None:
+        return None
+    try:
+        # A float is meant as it is written: 0.01 is one hundredth, not its nearest binary fraction.
+        step = Fraction(repr(given)) if isinstance(given, float) else Fraction(given)
+    except (TypeError, ValueError, OverflowError):
+        step = Fraction(0)
+    if isinstance(given, bool) or not Fraction(1, 10**18) <= step <= 10**18:
+        raise InputError(f"resolution must be a positive number from 1e-18 to 1e18, not {given!r}")
+    return step
+
+
+@contextlib.contextmanager
+def open_source(
+    data: Any, users: Sequence[str], values: Sequence[str], *, memory_limit: str | None, threads: int | None
+) -> Iterator[Source]:
+    if isinstance(data, str | os.PathLike):
+        files = FileSet.find(data)
+        with open_session(files.paths, memory_limit=memory_limit, threads=threads) as connection:
+            yield _file_source(files, connection, [*users, *values])
+    elif isinstance(data, SqlQuery):
+        with open_session(data.paths, memory_limit=memory_limit, threads=threads) as connection:
+            yield _query_source(data, connection)
+    elif is_duckdb_relation(data):
+        if memory_limit is not None or threads is not None:
+            raise InputError("a DuckDB relation runs in its own connection; set memory_limit and threads there")
+        yield Source(name="hubermean_source", schema=_schema(data), connection=None, relation=data)
+    else:
+        with quiet_errors(_UNREADABLE):
+            source = arrow_source(data, users, values)
+        with open_session((), memory_limit=memory_limit, threads=threads) as connection:
+            with quiet_errors("the data frame has a column of a type that cannot be read; convert it first"):
+                connection.register("frame", source.data)
+                columns = connection.sql("SELECT * FROM frame")
+            yield Source(name="frame", schema=_schema(columns, units=source.units), connection=connection)
+
+
+def _file_source(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Source:
+    scan = files.scan(columns)
+    with quiet_errors(f"{files.paths[0]} cannot be read as {files.kind}; check that it is complete"):
+        relation = connection.sql(f"SELECT * FROM {scan}")
+    return Source(name=scan, schema=_schema(relation, text_values=files.kind != "parquet"), connection=connection)
+
+
+def _query_source(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> Source:
+    import duckdb
+
+    for name, files in data.files:
+        with quiet_errors(f"{files.paths[0]} cannot be read as {files.kind}; check that it is complete"):
+            connection.execute(f"CREATE VIEW {identifier(name)} AS SELECT * FROM {files.scan(())}").fetchall()
+    try:
+        statements = duckdb.extract_statements(data.query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise InputError("a query must be one SELECT statement")
+        connection.execute(f"CREATE VIEW hubermean_query AS {statements[0].query.rstrip().rstrip(';')}").fetchall()
+        relation = connection.sql("SELECT * FROM hubermean_query")
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        # These speak of the query and of schemas, never of rows.
+        raise InputError(f"the query cannot be run: {str(error).splitlines()[0]}") from None
+    except duckdb.Error:
+        raise InputError("the query cannot be run; it may only read the files named in files=") from None
+    return Source(name="hubermean_query", schema=_schema(relation), connection=connection)
+
+
+def _schema(
+    relation: duckdb.DuckDBPyRelation, *, text_values: bool = False, units: dict[str, Fraction] | None = None
+) -> Schema:
+    types = dict(zip(relation.columns, relation.types, strict=True))
+    return Schema(types=types, text_values=text_values, units=units)

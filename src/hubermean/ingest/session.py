@@ -1,0 +1,109 @@
+"""One locked-down DuckDB connection per release: named files only, private scratch space, quiet errors."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hubermean.errors import InputError
+from hubermean.ingest.files import literal
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+_SIZE = re.compile(r"\s*\d+(\.\d+)?\s*(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*", re.IGNORECASE)
+
+
+@contextlib.contextmanager
+def open_session(
+    paths: Sequence[str], *, memory_limit: str | None, threads: int | None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that can read `paths` and nothing else, and that cleans up after itself."""
+    import duckdb
+
+    if memory_limit is not None and not (isinstance(memory_limit, str) and _SIZE.fullmatch(memory_limit)):
+        raise InputError(f"memory_limit must be a size such as '2GB', not {memory_limit!r}")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise InputError(f"threads must be a whole number of at least 1, not {threads!r}")
+    with tempfile.TemporaryDirectory(prefix="hubermean-") as scratch:
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            # The order of rows means nothing here; not keeping it saves memory.
+            "preserve_insertion_order": "false",
+            "temp_directory": scratch,
+        }
+        if memory_limit is not None:
+            config["memory_limit"] = memory_limit.strip()
+        if threads is not None:
+            config["threads"] = str(threads)
+        connection = duckdb.connect(":memory:", config=config)
+        try:
+            allowed = ", ".join(literal(path) for path in paths)
+            connection.execute(f"SET allowed_paths = [{allowed}]").fetchall()
+            connection.execute("SET enable_external_access = false").fetchall()
+            connection.execute("SET lock_configuration = true").fetchall()
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def quiet_errors(what: str) -> Iterator[None]:
+    """Replace the engine's error, whose text may quote data, by one fixed sentence."""
+    import duckdb
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (duckdb.Error, pa.ArrowException, UnicodeError, ValueError, TypeError, OSError, RuntimeError):
+        raise InputError(what) from None
+
+
+def fetch(
+    relation: duckdb.DuckDBPyRelation, connection: duckdb.DuckDBPyConnection | None, *, progress: bool
+) -> pa.Table:
+    """Run a query; past one second on a terminal, with a progress bar."""
+    if not progress or connection is None or not sys.stderr.isatty():
+        return relation.to_arrow_table()
+    outcome: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            outcome["table"] = relation.to_arrow_table()
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            outcome["error"] = error
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(1.0)
+    if worker.is_alive():
+        _show_progress(worker, connection)
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["table"]
+
+
+def _show_progress(worker: threading.Thread, connection: duckdb.DuckDBPyConnection) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    try:
+        with Progress(*bars, console=Console(stderr=True), transient=True) as display:
+            task = display.add_task("Reading and grouping by user", total=100.0)
+            while worker.is_alive():
+                worker.join(0.2)
+                display.update(task, completed=max(connection.query_progress(), 0.0))
+    except KeyboardInterrupt:
+        connection.interrupt()
+        worker.join()
+        raise

@@ -1,0 +1,278 @@
+"""`clipped`: the mean with bounds given by the caller, exact from the first record on.
+
+User means are rounded to a public grid and clamped to the bounds; each user adds to two integer sums, "how
+far above the low bound" and "how far below the high bound", weighted by its capped number of records; integer
+noise is added to both; the ratio gives the mean. Proof: proofs/clipped.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.errors import InputError
+from hubermean.exact import rounded_means
+from hubermean.mechanisms.protocol import Column, Outcome, PublicFacts, Request
+from hubermean.noise import LARGEST_SCALE, NoiseLaw, NoiseSource
+from hubermean.privacy import discrete_gaussian_sigma, laplace_scale
+from hubermean.relations import Neighbors
+from hubermean.release import Interval
+from hubermean.user_table import UserTable
+
+Bounds = tuple[float, float]
+LARGEST_CAP = 2**32
+_FINEST_GRID_BITS = 32
+_COARSEST_GRID_BITS = 12
+_NOISE_BITS = 44  # the grid is chosen so that the noise scale stays below 2^46 grid units
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clipped:
+    """The clipped mean.
+
+    Args:
+        bounds: (low, high) for all columns, or one pair per column; user means are clamped to them.
+        record_cap: the largest number of records a user counts for; for `per="record"`. Under
+            `replace-values`, where counts are public, it may be left out.
+
+    Formal guarantees:
+    - epsilon-DP for delta = 0 (discrete Laplace noise), (epsilon, delta)-DP otherwise, for the neighbour
+      relation of the request (proofs/clipped.md, Theorem 1);
+    - a user without usable records has weight zero where counts are private; under `replace-values`, where
+      weights are public, it stands at the midpoint of the bounds.
+    """
+
+    bounds: Bounds | Sequence[Bounds]
+    record_cap: int | None = None
+    name = "clipped"
+
+    def __post_init__(self) -> None:
+        for low, high in self._pairs(None):
+            if not (math.isfinite(low) and math.isfinite(high)):
+                raise InputError("bounds must be two finite numbers, low and high")
+            if not low < high:
+                raise InputError(f"bounds must be (low, high) with low < high, not ({low!r}, {high!r})")
+        cap = self.record_cap
+        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= LARGEST_CAP):
+            raise InputError(f"record_cap must be a whole number from 1 to 2^32, not {cap!r}")
+
+    def _pairs(self, dimension: int | None) -> list[Bounds]:
+        """The bounds of each column."""
+        given: Any = self.bounds
+        try:
+            if all(isinstance(bound, int | float) and not isinstance(bound, bool) for bound in given):
+                low, high = given
+                return [(float(low), float(high))] * (dimension or 1)
+            pairs = [(float(low), float(high)) for low, high in given]
+        except (TypeError, ValueError, OverflowError):
+            raise InputError("bounds must be (low, high), or one such pair per column") from None
+        if not pairs or (dimension is not None and len(pairs) != dimension):
+            raise InputError(f"there are {len(pairs)} pairs of bounds for {dimension} columns; give one per column")
+        return pairs
+
+    def check(self, request: Request) -> None:
+        self._pairs(len(request.columns))
+        if request.per == "user" and self.record_cap is not None:
+            raise InputError("record_cap is for per='record'; with per='user' every user counts once, so leave it out")
+        if request.per == "record" and self.record_cap is None and not request.neighbors.counts_are_public:
+            raise InputError(
+                f"give record_cap= (the largest number of records a user counts for): {request.neighbors.value!r} "
+                "keeps counts private; or use per='user'"
+            )
+
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedClipped:
+        self.check(request)
+        cap = self._cap(request, facts)
+        pairs = self._pairs(len(request.columns))
+        grids = tuple(
+            Grid.choose(bounds, column, noise_factor=_noise_factor(cap, request))
+            for bounds, column in zip(pairs, facts.columns, strict=True)
+        )
+        laws = tuple(_noise_law(grid.levels, cap, request) for grid in grids)
+        total_weight = None
+        if facts.record_counts is not None:
+            total_weight = int(np.minimum(facts.record_counts, cap).sum(dtype=object))
+        return PreparedClipped(request=request, cap=cap, grids=grids, laws=laws, total_weight=total_weight)
+
+    def _cap(self, request: Request, facts: PublicFacts) -> int:
+        if request.per == "user":
+            return 1
+        if self.record_cap is not None:
+            return self.record_cap
+        assert facts.record_counts is not None  # check() saw to it
+        return min(int(facts.record_counts.max(initial=1)), LARGEST_CAP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The public grid of a column: multiples of 2^exponent from low to high, which are whole numbers."""
+
+    exponent: int
+    low: int
+    high: int
+
+    @property
+    def levels(self) -> int:
+        return self.high - self.low
+
+    @property
+    def spacing(self) -> Fraction:
+        return Fraction(2) ** self.exponent
+
+    def value(self, share: Fraction) -> float:
+        """The value at a share of the way from low to high."""
+        return float((self.low + share * self.levels) * self.spacing)
+
+    @classmethod
+    def choose(cls, bounds: Bounds, column: Column, *, noise_factor: float) -> Grid:
+        """Bounds snapped outward to a grid fine enough not to matter beside the noise."""
+        low, high = Fraction(bounds[0]), Fraction(bounds[1])
+        if max(abs(low), abs(high)) > column.limit:
+            raise InputError(
+                f"bounds of {column.name!r} reach beyond {float(column.limit):g}, the largest value its numbers are "
+                "read with; give resolution= (a coarser step) or narrower bounds"
+            )
+        bits = min(max(_NOISE_BITS - math.ceil(math.log2(noise_factor)), _COARSEST_GRID_BITS), _FINEST_GRID_BITS)
+        exponent = math.floor(math.log2(high - low)) - bits
+        # Grid numbers stay within 61 bits, and nothing is finer than what ingest keeps.
+        exponent = max(exponent, math.ceil(math.log2(max(abs(low), abs(high)))) - 60, -60)
+        spacing = Fraction(2) ** exponent
+        grid = cls(exponent=exponent, low=math.floor(low / spacing), high=math.ceil(high / spacing))
+        if grid.levels < 2**_COARSEST_GRID_BITS:
+            raise InputError(f"bounds of {column.name!r} are too close together for their size; widen them")
+        return grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedClipped:
+    """The clipped mean with grid, cap and noise decided. `total_weight` is the public sum of weights, if any."""
+
+    request: Request
+    cap: int
+    grids: tuple[Grid, ...]
+    laws: tuple[NoiseLaw, ...]
+    total_weight: int | None
+
+    def statistic(self, table: UserTable) -> list[int]:
+        """The integers that noise is added to: per column one sum, or two where weights are private."""
+        sums: list[int] = []
+        for grid, column in zip(self.grids, table.sums, strict=True):
+            position = rounded_means(column, table.counts, exponent=grid.exponent, low=grid.low, high=grid.high)
+            position -= grid.low
+            if self.total_weight is not None:
+                weights = np.minimum(table.records, self.cap)
+                position[table.counts == 0] = grid.levels // 2
+                sums.append(_weighted_sum(position, weights))
+            else:
+                weights = np.minimum(table.counts, self.cap)
+                above = _weighted_sum(position, weights)
+                sums += [above, _weighted_sum(None, weights) * grid.levels - above]
+        return sums
+
+    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
+        exact = self.statistic(table)
+        per_column = len(exact) // len(self.grids)
+        noisy = []
+        for position, law in enumerate(self.laws):
+            of_column = exact[position * per_column : (position + 1) * per_column]
+            noisy.append([total + extra for total, extra in zip(of_column, law.draw(noise, per_column), strict=True)])
+        return self.outcome(noisy)
+
+    def outcome(self, noisy: Sequence[Sequence[int]]) -> Outcome:
+        """Post-processing: from noisy sums to values and intervals."""
+        rule = NoiseInterval(grids=self.grids, laws=self.laws, noisy=tuple(map(tuple, noisy)), weight=self.total_weight)
+        values = tuple(rule.share_to_value(position, 0.0, 0.0) for position in range(len(self.grids)))
+        return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
+
+    def _parameters(self) -> dict[str, Any]:
+        bounds = [(float(grid.low * grid.spacing), float(grid.high * grid.spacing)) for grid in self.grids]
+        scales = [law.scale * float(grid.spacing) for law, grid in zip(self.laws, self.grids, strict=True)]
+        parameters: dict[str, Any] = {"bounds": list(bounds[0]) if len(bounds) == 1 else [list(b) for b in bounds]}
+        if self.request.per == "record":
+            parameters["record_cap"] = self.cap
+        parameters["noise"] = f"{self.laws[0].name} on {'the sum' if self.total_weight is not None else 'two sums'}"
+        parameters["noise_scale_of_sum"] = scales[0] if len(scales) == 1 else scales
+        return parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseInterval:
+    """An interval for the mean of the clamped data, from the noisy sums and the public noise law.
+
+    With probability at least `level` every noise term of a column stays within its bound; the mean rises with
+    the sum above and falls with the sum below, so the corners of that box bound it. Clamping and sampling
+    are not covered.
+    """
+
+    grids: tuple[Grid, ...]
+    laws: tuple[NoiseLaw, ...]
+    noisy: tuple[tuple[int, ...], ...]
+    weight: int | None
+
+    def at(self, level: float) -> Interval:
+        low, high = [], []
+        for position, law in enumerate(self.laws):
+            terms = len(self.noisy[position])
+            bound = law.bound(level ** (1.0 / terms))
+            low.append(self.share_to_value(position, -bound, bound))
+            high.append(self.share_to_value(position, bound, -bound))
+        return Interval(level=level, low=tuple(low), high=tuple(high), covers="noise only")
+
+    def share_to_value(self, position: int, shift_above: float, shift_below: float) -> float:
+        """The mean after moving the noisy sums; the midpoint where noise drowned the total weight."""
+        grid = self.grids[position]
+        above = max(Fraction(self.noisy[position][0]) + Fraction(shift_above), Fraction(0))
+        if self.weight is not None:
+            total = Fraction(self.weight * grid.levels)
+        else:
+            below = max(Fraction(self.noisy[position][1]) + Fraction(shift_below), Fraction(0))
+            total = above + below
+        share = above / total if total > 0 else Fraction(1, 2)
+        return grid.value(min(share, Fraction(1)))
+
+
+def _sensitivity_factor(neighbors: Neighbors) -> int:
+    """How many full user contributions differ between neighbours (proofs/clipped.md, Lemma 2)."""
+    return 2 if neighbors is Neighbors.REPLACE_USER else 1
+
+
+def _noise_factor(cap: int, request: Request) -> float:
+    return _sensitivity_factor(request.neighbors) * cap * len(request.columns) / min(request.epsilon, 1.0)
+
+
+def _noise_law(levels: int, cap: int, request: Request) -> NoiseLaw:
+    """The less noisy of Laplace and Gaussian, by their public scales (proofs/clipped.md, Theorem 1)."""
+    dimension = len(request.columns)
+    factor = _sensitivity_factor(request.neighbors)
+    laplace = NoiseLaw(
+        kind="laplace", scale=laplace_scale(request.epsilon, sensitivity=factor * cap * levels * dimension)
+    )
+    if laplace.scale > LARGEST_SCALE:
+        raise InputError("epsilon is too small for this record_cap; raise epsilon or lower record_cap")
+    if request.delta == 0.0:
+        return laplace
+    coordinates = dimension if request.neighbors.counts_are_public else 2 * dimension
+    squared = factor * dimension * (cap * levels) ** 2
+    sigma = discrete_gaussian_sigma(
+        request.epsilon, request.delta, sensitivity=math.isqrt(squared - 1) + 1, dimension=coordinates
+    )
+    gaussian = NoiseLaw(kind="gaussian", scale=sigma)
+    return min(laplace, gaussian, key=lambda law: law.stddev)
+
+
+def _weighted_sum(position: NDArray[np.int64] | None, weights: NDArray[np.int64]) -> int:
+    """sum(weights * position) as a Python integer.
+
+    A product is below 2^46, since the grid coarsens as the cap grows, so a block of 2^15 fits 64 bits.
+    """
+    total = 0
+    for start in range(0, len(weights), 1 << 15):
+        block = weights[start : start + (1 << 15)]
+        total += int((block if position is None else block * position[start : start + (1 << 15)]).sum())
+    return total

@@ -1,0 +1,91 @@
+"""The small protocol behind which every mechanism lives.
+
+A mechanism is told what is public (`Request`, `PublicFacts`), decides everything it can from that alone, and
+only then sees the private table. To add one, write a class with `name`, `check` and `prepare`, and pass an
+instance as `hubermean.mean(..., mechanism=YourMechanism())`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, Protocol
+
+from hubermean.noise import NoiseSource
+from hubermean.relations import Neighbors
+from hubermean.release import IntervalRule
+from hubermean.user_table import IntArray, UserTable
+
+Per = Literal["record", "user"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A value column: its name, and the largest magnitude its encoding can hold."""
+
+    name: str
+    limit: Fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the caller asked for. Public."""
+
+    columns: tuple[str, ...]
+    epsilon: float
+    delta: float
+    neighbors: Neighbors
+    per: Per
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicFacts:
+    """What the neighbour relation makes public about the data, and nothing else.
+
+    `n_users` is None under `add-remove`; `record_counts` is None unless counts are public.
+    """
+
+    columns: tuple[Column, ...]
+    n_users: int | None
+    record_counts: IntArray | None
+
+    @classmethod
+    def of(cls, table: UserTable, neighbors: Neighbors) -> PublicFacts:
+        columns = tuple(
+            Column(name=name, limit=sums.encoding.limit)
+            for name, sums in zip(table.columns, table.sums, strict=True)
+        )
+        return cls(
+            columns=columns,
+            n_users=table.n_users if neighbors.users_are_public else None,
+            record_counts=table.records if neighbors.counts_are_public else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What left the mechanism: all of it released or public."""
+
+    values: tuple[float, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    interval_rule: IntervalRule | None = None
+
+
+class Prepared(Protocol):
+    """A mechanism whose every public decision is made."""
+
+    def run(self, table: UserTable, noise: NoiseSource) -> Outcome: ...
+
+
+class Mechanism(Protocol):
+    """A way to release a mean."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self, request: Request) -> None:
+        """Refuse (InputError) what cannot work, from the request alone, before any data is read."""
+
+    def prepare(self, request: Request, facts: PublicFacts) -> Prepared:
+        """Decide everything that does not need private data."""

@@ -1,0 +1,27 @@
+"""Seeded noise for tests and simulations. It protects nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class InsecureSeededNoise:
+    """The same laws up to floating point, reproducible, and therefore worthless for privacy.
+
+    A release made with it carries the parameter `insecure_noise`.
+    """
+
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    def discrete_laplace(self, scale: float, size: int) -> list[int]:
+        # The difference of two geometric variables is discrete Laplace.
+        success = -np.expm1(-1.0 / scale)
+        first = self._generator.geometric(success, size)
+        second = self._generator.geometric(success, size)
+        return [int(a) - int(b) for a, b in zip(first, second, strict=True)]
+
+    def discrete_gaussian(self, stddev: float, size: int) -> list[int]:
+        return [round(float(draw)) for draw in self._generator.normal(0.0, stddev, size)]

@@ -1,0 +1,176 @@
+"""What a release returns: only what is safe to publish."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hubermean.errors import InputError
+from hubermean.relations import Neighbors
+
+DEFAULT_LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A confidence interval per column and what it covers, made of released quantities only."""
+
+    level: float
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    covers: str
+
+
+class IntervalRule(Protocol):
+    """How a mechanism turns a level into an interval, from released quantities only."""
+
+    def at(self, level: float) -> Interval: ...
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Release:
+    """A private mean, with the promise it was made under.
+
+    Everything in it has passed the mechanism or was public before; it can be printed, stored and published.
+
+    Attributes:
+        values: the released mean, one number per column.
+        columns: names of the value columns.
+        epsilon, delta: the privacy loss of this release.
+        neighbors: which change of the data the promise covers.
+        mechanism: the name of the mechanism.
+        per: "record" (mean over records) or "user" (mean of user means).
+        n_users: the number of users where it is public, else None.
+        parameters: public and privately chosen parameters of the mechanism.
+    """
+
+    values: tuple[float, ...]
+    columns: tuple[str, ...]
+    epsilon: float
+    delta: float
+    neighbors: Neighbors
+    mechanism: str
+    per: str
+    n_users: int | None
+    parameters: Mapping[str, Any]
+    interval_rule: IntervalRule | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> float | list[float]:
+        """The mean: a number for one column, a list in the order of `columns` for several."""
+        return self.values[0] if len(self.values) == 1 else list(self.values)
+
+    def interval(self, level: float = DEFAULT_LEVEL) -> tuple[float, float] | list[tuple[float, float]] | None:
+        """An interval around the value, one per column; None where the mechanism offers none.
+
+        `interval_details(level)` says what it covers.
+        """
+        details = self.interval_details(level)
+        if details is None:
+            return None
+        pairs = list(zip(details.low, details.high, strict=True))
+        return pairs[0] if len(pairs) == 1 else pairs
+
+    def interval_details(self, level: float = DEFAULT_LEVEL) -> Interval | None:
+        if isinstance(level, bool) or not isinstance(level, int | float) or not 0.0 < level < 1.0:
+            raise InputError(f"level must lie strictly between 0 and 1, not {level!r}")
+        return None if self.interval_rule is None else self.interval_rule.at(level)
+
+    @property
+    def promise(self) -> str:
+        """The guarantee in one sentence."""
+        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon <= 20 else f"e^{_number(self.epsilon)}"
+        failure = f", and {_number(self.delta)} in probability," if self.delta > 0 else ""
+        return (
+            f"every possible outcome stays as likely, up to a factor of {factor}{failure} "
+            f"when {self.neighbors.promise}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The release as plain data, stable across versions."""
+        details = self.interval_details()
+        interval = details and {
+            "level": details.level,
+            "low": _unpack(details.low),
+            "high": _unpack(details.high),
+            "covers": details.covers,
+        }
+        return {
+            "released": True,
+            "value": self.value,
+            "columns": list(self.columns),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "neighbors": self.neighbors.value,
+            "mechanism": self.mechanism,
+            "per": self.per,
+            "n_users": self.n_users,
+            "interval": interval,
+            "parameters": dict(self.parameters),
+            "promise": self.promise,
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The release as labelled lines, for people; the one source of every rendering."""
+        of = "mean over records" if self.per == "record" else "mean of user means"
+        details = self.interval_details()
+        lines: list[tuple[str, str]] = []
+        for position, (column, value) in enumerate(zip(self.columns, self.values, strict=True)):
+            lines.append((f"{column}, {of}", _number(value)))
+            if details is not None:
+                span = f"{_number(details.low[position])} to {_number(details.high[position])}"
+                lines.append((f"{details.level:.0%} interval ({details.covers})", span))
+        budget = f"epsilon = {_number(self.epsilon)}" + (f", delta = {_number(self.delta)}" if self.delta > 0 else "")
+        lines.append(("privacy", f"{budget}, {self.neighbors.value}"))
+        lines.append(("promise", self.promise))
+        lines.append(("mechanism", self.mechanism))
+        if self.n_users is not None:
+            lines.append(("users (public)", f"{self.n_users:,}"))
+        lines.extend((name.replace("_", " "), _readable(given)) for name, given in self.parameters.items())
+        return lines
+
+    def __repr__(self) -> str:
+        lines = self.rows()
+        width = max(len(label) for label, _ in lines)
+        return "\n".join(
+            textwrap.fill(text, 110, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2))
+            for label, text in lines
+        )
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f'<tr><th style="text-align:left">{html.escape(label)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for label, text in self.rows()
+        )
+        return f"<table><caption>hubermean release</caption>{cells}</table>"
+
+
+def _unpack(numbers: tuple[float, ...]) -> float | list[float]:
+    return numbers[0] if len(numbers) == 1 else list(numbers)
+
+
+def _number(value: float) -> str:
+    """Six significant digits, without an exponent where people write none."""
+    magnitude = abs(value)
+    if magnitude == 0 or 1e-4 <= magnitude < 1e6:
+        return f"{value:.6g}"
+    return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
+
+
+def _readable(given: Any) -> str:
+    if isinstance(given, float):
+        return _number(given)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return f"{given:,}"
+    if isinstance(given, list | tuple):
+        return ", ".join(_readable(item) for item in given)
+    return str(given)

@@ -1,0 +1,114 @@
+"""`clipped` keeps its promise: the exact privacy loss of small worlds, every neighbour pair enumerated.
+
+Noise is added to a vector of integers; with discrete Laplace noise of scale b per coordinate the loss of a
+pair of data sets is exactly sum |difference| / b, and it is attained. The worlds hold every data set of at most
+three users whose records come from a small set that includes both sides of the bounds, NaN and infinity.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from worlds import Records, table_of
+
+from hubermean.mechanisms import Clipped, PublicFacts, Request
+from hubermean.mechanisms.clipped import PreparedClipped
+from hubermean.relations import Neighbors
+
+VALUES = (-50.0, 0.0, 0.3, 2.0, 50.0, float("nan"))
+CONTENTS: list[Records] = [
+    *((value,) for value in VALUES),
+    *itertools.combinations_with_replacement((-50.0, 0.3, 50.0, float("inf")), 2),
+    *((50.0,) * 5, (-50.0,) * 5),
+]
+World = tuple[Records, ...]
+
+
+def worlds(users: int) -> Iterator[World]:
+    return itertools.combinations_with_replacement(CONTENTS, users)
+
+
+def neighbours(world: World, relation: Neighbors) -> Iterator[World]:
+    """Every neighbour in which the last user differs; users have no order, so rotate to reach the others."""
+    for turn in range(len(world)):
+        *others, last = world[turn:] + world[:turn]
+        match relation:
+            case Neighbors.ADD_REMOVE:
+                yield tuple(others)
+            case Neighbors.REPLACE_USER:
+                yield from ((*others, content) for content in CONTENTS)
+            case Neighbors.REPLACE_VALUES:
+                yield from ((*others, content) for content in CONTENTS if len(content) == len(last))
+
+
+def prepared(world: World, relation: Neighbors, per: str, epsilon: float) -> PreparedClipped:
+    cap = 3 if per == "record" else None
+    request = Request(columns=("v",), epsilon=epsilon, delta=0.0, neighbors=relation, per=per)  # type: ignore[arg-type]
+    facts = PublicFacts.of(table_of(world), relation)
+    return Clipped(bounds=(-1.0, 3.0), record_cap=cap).prepare(request, facts)
+
+
+def loss(world: World, other: World, relation: Neighbors, per: str, epsilon: float) -> Fraction:
+    """The exact privacy loss of a pair; the public decisions must agree, or the pair is told apart at once."""
+    mine, theirs = (prepared(w, relation, per, epsilon) for w in (world, other))
+    assert mine == theirs
+    first, second = (mine.statistic(table_of(w)) for w in (world, other))
+    scale = Fraction(mine.laws[0].scale)
+    return sum((abs(a - b) / scale for a, b in zip(first, second, strict=True)), Fraction(0))
+
+
+@pytest.mark.parametrize("per", ["record", "user"])
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_no_pair_of_small_worlds_exceeds_epsilon(relation: Neighbors, per: str) -> None:
+    epsilon = 0.7
+    worst = max(
+        loss(world, other, relation, per, epsilon)
+        for users in (1, 2)
+        for world in worlds(users)
+        for other in neighbours(world, relation)
+        if other or relation is Neighbors.ADD_REMOVE
+    )
+    assert worst <= Fraction(epsilon)
+    assert worst > Fraction(epsilon) * Fraction(999, 1000), "the noise is larger than it needs to be"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("per", ["record", "user"])
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_no_pair_of_three_users_exceeds_epsilon(relation: Neighbors, per: str) -> None:
+    for world in worlds(3):
+        for other in neighbours(world, relation):
+            assert loss(world, other, relation, per, 1.3) <= Fraction(1.3)
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 30.0])
+def test_several_columns_share_the_budget(relation: Neighbors, epsilon: float) -> None:
+    """Two columns at their worst together: the losses add up to epsilon, not more."""
+    request = Request(columns=("a", "b"), epsilon=epsilon, delta=0.0, neighbors=relation, per="record")
+    mechanism = Clipped(bounds=[(0.0, 1.0), (-3.0, 1e6)], record_cap=4)
+    from hubermean.user_table import UserTable
+
+    def table(*users: tuple[float, float, int]) -> UserTable:
+        counts = np.array([count for *_, count in users])
+        return UserTable.from_means(np.array([means for *means, _ in users]).reshape(-1, 2), counts)
+
+    plain = table((0.5, 7.0, 1), (1e9, 1e9, 9))
+    other = {
+        Neighbors.REPLACE_USER: table((0.5, 7.0, 1), (-1e9, -1e9, 9)),
+        Neighbors.REPLACE_VALUES: table((0.5, 7.0, 1), (-1e9, -1e9, 9)),
+        Neighbors.ADD_REMOVE: table((0.5, 7.0, 1)),
+    }[relation]
+    mine = mechanism.prepare(request, PublicFacts.of(plain, relation))
+    assert mine == mechanism.prepare(request, PublicFacts.of(other, relation))
+    first, second = mine.statistic(plain), mine.statistic(other)
+    per_column = len(first) // 2
+    total = sum(
+        (abs(a - b) / Fraction(mine.laws[i // per_column].scale) for i, (a, b) in enumerate(zip(first, second, strict=True))),
+        Fraction(0),
+    )
+    assert Fraction(epsilon) * Fraction(999, 1000) < total <= Fraction(epsilon)

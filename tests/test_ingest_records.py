@@ -1,0 +1,182 @@
+"""One record is judged by itself: special values, malformed rows, hostile text."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from worlds import sums_by_size
+
+import hubermean as hm
+from hubermean.ingest import user_table
+
+NAN, INF = math.nan, math.inf
+
+
+def test_unusable_records_are_dropped_and_their_user_stays() -> None:
+    table = pa.table({"u": [1, 1, 2, 2, 3, None], "v": [1.0, NAN, INF, None, 5.0, 9.0]})
+    assert sums_by_size(user_table(table, user="u", value="v")) == [(0, 0, 2), (1, 1, 2), (5, 1, 1)]
+
+
+@pytest.mark.parametrize("resolution", [None, 0.5])
+@pytest.mark.parametrize("values", [[0.0, NAN], [NAN, 1.0, 1.0], [INF, NAN], [1e300, NAN], [None, NAN]])
+def test_file_statistics_do_not_let_nan_through(
+    values: list[float | None], resolution: float | None, tmp_path: Path
+) -> None:
+    """Parquet statistics leave NaN out, so an optimiser may take a range test on the column for granted."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"u": [1] * len(values), "v": pa.array(values, pa.float64())}), path)
+    finite = sum(value is not None and math.isfinite(value) for value in values)
+    with duckdb.connect() as connection:
+        for data in (path, connection.sql(f"select * from '{path}'")):
+            for rule, usable in (("drop", finite), ("clamp", finite + values.count(INF))):
+                read = user_table(data, user="u", value="v", resolution=resolution, non_finite=rule)
+                assert read.counts.tolist() == [usable]
+
+
+def test_file_statistics_do_not_let_a_nan_user_through(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"u": [1.0, NAN, INF], "v": [1.0, 2.0, 4.0]}), path)
+    assert [total for total, _, _ in sums_by_size(user_table(path, user="u", value="v"))] == [1, 4]
+
+
+def test_infinities_are_clamped_on_request() -> None:
+    table = pa.table({"u": [1, 2, 3], "v": [INF, -INF, NAN]})
+    found = sums_by_size(user_table(table, user="u", value="v", non_finite="clamp"))
+    assert found == [(-8 * 10**12, 1, 1), (0, 0, 1), (8 * 10**12, 1, 1)]
+
+
+def test_values_beyond_the_range_are_clamped() -> None:
+    table = pa.table({"u": [1, 2, 3], "v": [1e13, -1.7e308, 8e12]})
+    assert [total for total, _, _ in sums_by_size(user_table(table, user="u", value="v"))] == [-8e12, 8e12, 8e12]
+
+
+def test_a_record_needs_all_its_values() -> None:
+    table = pa.table({"u": [1, 1, 2], "a": [1.0, 2.0, NAN], "b": [10, None, 30]})
+    read = user_table(table, user="u", value=["a", "b"])
+    assert sums_by_size(read, 0) == [(0, 0, 1), (1, 1, 2)]
+    assert sums_by_size(read, 1) == [(0, 0, 1), (10, 1, 2)]
+    assert read.means.shape == (2, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "row",
+    [
+        "evil,abc",
+        "evil,",
+        "evil",
+        "evil,1,2,3",
+        'evil,"1"x',
+        'evil,"1\n2"',
+        "evil,nan",
+        "evil,1e999999",
+        "evil," + "9" * 5_000_000,
+        'evil,"2020-01-01"',
+        "evil,0x10",
+        "",
+        ",7",
+        '"",7',
+    ],
+    ids=range(14),
+)
+def test_a_malformed_csv_row_touches_nobody_else(row: str, threads: int, tmp_path: Path) -> None:
+    good = [f"user{i},{i}.5" for i in range(3000)]
+    (tmp_path / "t.csv").write_text("\n".join(["u,v", *good[:1500], row, *good[1500:]]) + "\n")
+    read = user_table(tmp_path / "t.csv", user="u", value="v", threads=threads)
+    totals = [total for total, count, _ in sums_by_size(read) if count]
+    assert sorted(set(totals) & {i + 0.5 for i in range(3000)}) == [i + 0.5 for i in range(3000)]
+    assert len(totals) <= 3001
+
+
+def test_newline_styles_and_byte_order_marks(tmp_path: Path) -> None:
+    for name, text in {
+        "crlf": "u,v\r\na,1\r\nb,2\r\n",
+        "mixed": "u,v\na,1\r\nb,2\n",
+        "bom": "\ufeffu,v\na,1\nb,2",
+        "blank": "u,v\n\na,1\n\nb,2\n\n",
+    }.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_text(text, newline="", encoding="utf-8")
+        assert sums_by_size(user_table(path, user="u", value="v")) == [(1, 1, 1), (2, 1, 1)], name
+
+
+def test_malformed_json_lines_touch_nobody_else(tmp_path: Path) -> None:
+    lines = [
+        *('{"u":"a","v":1.5}', "{bad", '{"u":"b","v":{"x":1}}', "", '"text"', "[1]", '{"u":"c","v":true}'),
+        *('{"u":"d"}', '{"v":3}', '{"u":null,"v":3}', '{"u":"e","v":"2.5"}', '{"u":"f","v":NaN}'),
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    read = user_table(tmp_path / "t.jsonl", user="u", value="v")
+    assert sorted(t for t, count, _ in sums_by_size(read) if count) == [1.5, 2.5]
+    assert read.n_users == 6
+
+
+def test_csv_numbers_are_parsed_alike_whatever_the_others_are(tmp_path: Path) -> None:
+    """No guessing of types from content: one user's text does not change another's number."""
+    for other in ("1", "abc", "2020-01-01", "true", "1.0000000000001"):
+        (tmp_path / "t.csv").write_text(f"u,v\nother,{other}\nmine,00012.5\n")
+        assert (12.5, 1, 1) in sums_by_size(user_table(tmp_path / "t.csv", user="u", value="v"))
+
+
+def test_sql_reads_only_the_named_files(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"u": [1, 2], "v": [1.0, 2.0]}), tmp_path / "named.parquet")
+    pq.write_table(pa.table({"u": [1, 2], "v": [1.0, 2.0]}), tmp_path / "other.parquet")
+    named, other = tmp_path / "named.parquet", tmp_path / "other.parquet"
+    for query in ("select * from named", f"select * from '{named}'", f"from read_parquet('{named}');"):
+        assert user_table(hm.sql(query, files=[named]), user="u", value="v").n_users == 2
+    mapped = hm.sql("select * from trips where v > 1", files={"trips": named})
+    assert user_table(mapped, user="u", value="v").n_users == 1
+    for query in (
+        f"select * from '{other}'",
+        f"select * from read_parquet('{tmp_path}/*.parquet')",
+        "select filename as u, 1 as v from read_text('/etc/hostname')",
+        "select file as u, 1 as v from glob('/*')",
+    ):
+        with pytest.raises(hm.InputError):
+            user_table(hm.sql(query, files=[named]), user="u", value="v")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "copy (select 1 as u, 2 as v) to 'leak.csv'",
+        "select 1 as u; select 2 as v",
+        "attach 'x.db'",
+        "set enable_external_access = true",
+        "create table t (u int)",
+        "install httpfs",
+        "pragma version",
+        "selec u",
+        "select nothing from nowhere",
+        "",
+    ],
+)
+def test_only_one_select_is_run(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(hm.InputError):
+        user_table(hm.sql(query), user="u", value="v")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_inside_a_query_quotes_no_data(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"u": [1, 2], "v": ["12", "secret-473"]}), tmp_path / "t.parquet")
+    query = hm.sql("select u, v::double as v from t", files=[tmp_path / "t.parquet"])
+    with pytest.raises(hm.InputError) as caught:
+        user_table(query, user="u", value="v")
+    assert "473" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_from_means_is_the_same_table_as_from_records() -> None:
+    from hubermean.user_table import UserTable
+
+    means, counts = np.array([1.25, -3e11, NAN]), np.array([4, 2_000_000, 3])
+    table = UserTable.from_means(means, counts)
+    assert sums_by_size(table) == [(-6 * 10**17, 2_000_000, 2_000_000), (0, 0, 3), (5, 4, 4)]

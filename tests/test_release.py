@@ -1,0 +1,190 @@
+"""The front door and what it returns: accuracy in the limit, intervals, renderings, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import hubermean as hm
+from hubermean.api import release_table
+from hubermean.mechanisms import Clipped, Request
+from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.relations import Neighbors
+from hubermean.user_table import UserTable
+
+TRIPS = pa.table(
+    {
+        "rider": [1, 1, 1, 2, 3, 3, 4],
+        "fare": [10.0, 20.0, 30.0, 8.0, 1000.0, -1000.0, math.nan],
+        "miles": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0],
+    }
+)
+
+
+@pytest.mark.parametrize("neighbors", ["replace-user", "replace-values", "add-remove"])
+@pytest.mark.parametrize(("per", "cap"), [("record", 2), ("user", None)])
+def test_a_huge_epsilon_gives_the_clamped_mean(neighbors: str, per: str, cap: int | None) -> None:
+    release = hm.mean(
+        TRIPS,
+        user="rider",
+        value="fare",
+        epsilon=1e9,
+        per=per,  # type: ignore[arg-type]
+        neighbors=neighbors,
+        bounds=(0, 15),
+        record_cap=cap,
+    )
+    # User means 20 -> 15 (clamped), 8, 0, and one user without a usable record: weight zero where counts are
+    # private, the midpoint 7.5 where they are public.
+    weights = {"record": [2, 1, 2, 1], "user": [1, 1, 1, 1]}[per]
+    points = [15.0, 8.0, 0.0, 7.5]
+    if neighbors != "replace-values":
+        weights[3] = 0
+    assert release.value == pytest.approx(np.average(points, weights=weights), abs=1e-6)
+
+
+def test_counts_are_capped_at_the_largest_public_count_under_replace_values() -> None:
+    release = hm.mean(TRIPS, user="rider", value="miles", epsilon=1e9, neighbors="replace-values", bounds=(0, 9))
+    assert release.value == pytest.approx(4.0, abs=1e-6)
+    assert release.parameters["record_cap"] == 3
+
+
+def test_several_columns() -> None:
+    release = hm.mean(
+        TRIPS.slice(0, 6), user="rider", value=["fare", "miles"], epsilon=1e9, bounds=[(0, 15), (0, 9)], record_cap=9
+    )
+    assert release.value == pytest.approx([(45 + 8 + 0) / 6, 3.5], abs=1e-6)
+    assert release.columns == ("fare", "miles")
+    interval = release.interval()
+    assert isinstance(interval, list)
+    assert len(interval) == 2
+
+
+def test_noise_has_the_spread_that_was_promised() -> None:
+    """Sum noise of two discrete Laplace variables, against the closed-form standard deviation."""
+    users = np.tile([2.0, 4.0], 500)
+    table = UserTable.from_means(users)
+    request = Request(columns=("mean",), epsilon=1.0, delta=0.0, neighbors=Neighbors.REPLACE_USER, per="user")
+    mechanism = Clipped(bounds=(0.0, 6.0))
+    noise = InsecureSeededNoise(11)
+    draws = np.array([release_table(table, request, mechanism, noise).values[0] for _ in range(2000)])
+    # mean = 6 P / (P + Q) with P = Q = 500 and noise of scale 2 on both: sd = 6 * 2 * sqrt(2) * sqrt(2) / (2 * 1000)
+    assert draws.std() == pytest.approx(6 * 4 / 2000, rel=0.08)
+    assert draws.mean() == pytest.approx(3.0, abs=5 * 6 * 4 / 2000 / math.sqrt(2000))
+
+
+@pytest.mark.parametrize("neighbors", list(Neighbors))
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_intervals_cover_the_clamped_mean(neighbors: Neighbors, level: float) -> None:
+    generator = np.random.default_rng(3)
+    means, counts = generator.uniform(-1, 9, 400), generator.integers(1, 8, 400)
+    truth = float(np.average(np.clip(means, 0, 6), weights=np.minimum(counts, 4)))
+    table = UserTable.from_means(means, counts)
+    request = Request(columns=("mean",), epsilon=0.5, delta=0.0, neighbors=neighbors, per="record")
+    noise = InsecureSeededNoise(5)
+    runs = 600
+    covered = 0
+    for _ in range(runs):
+        details = release_table(table, request, Clipped(bounds=(0, 6), record_cap=4), noise).interval_details(level)
+        assert details is not None
+        covered += details.low[0] <= truth <= details.high[0]
+    assert covered / runs > level - 4 * math.sqrt(level * (1 - level) / runs)
+
+
+def test_nobody_left_gives_the_midpoint_of_the_bounds_or_noise_within_them() -> None:
+    empty = pa.table({"u": pa.array([], pa.int64()), "v": pa.array([], pa.float64())})
+    release = hm.mean(empty, user="u", value="v", epsilon=1, neighbors="add-remove", bounds=(2, 4), record_cap=5)
+    assert 2 <= release.value <= 4
+    with pytest.raises(hm.InputError, match="no users"):
+        hm.mean(empty, user="u", value="v", epsilon=1, bounds=(2, 4), record_cap=5)
+
+
+def test_the_number_of_users_is_shown_only_where_it_is_public() -> None:
+    options = {"user": "rider", "value": "fare", "epsilon": 1.0, "bounds": (0, 9), "record_cap": 2}
+    assert hm.mean(TRIPS, **options).n_users == 4  # type: ignore[arg-type]
+    hidden = hm.mean(TRIPS, neighbors="add-remove", **options)  # type: ignore[arg-type]
+    assert hidden.n_users is None
+    assert "users (public)" not in repr(hidden)
+
+
+def test_renderings_agree_and_escape() -> None:
+    table = pa.table({"u": [1, 2], "<b>[red]x": [1.0, 2.0]})
+    release = hm.mean(table, user="u", value="<b>[red]x", epsilon=2, bounds=(0, 3), record_cap=1)
+    plain = json.loads(release.to_json())
+    assert plain["value"] == release.value
+    assert plain["released"] is True
+    assert "<b>" not in release._repr_html_()
+    assert "&lt;b&gt;" in release._repr_html_()
+    assert "<b>[red]x" in repr(release)
+    assert max(map(len, repr(release).splitlines())) <= 110
+    assert "epsilon = 2" in repr(release)
+    assert "7.39" in release.promise
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -1, math.nan, "0.9", True])
+def test_an_impossible_level_is_refused(level: object) -> None:
+    release = hm.mean_of_user_means([1.0, 2.0], epsilon=1, bounds=(0, 3))
+    with pytest.raises(hm.InputError, match="level"):
+        release.interval(level)  # type: ignore[arg-type]
+
+
+def test_releases_made_with_seeded_noise_say_so() -> None:
+    request = Request(columns=("mean",), epsilon=1.0, delta=0.0, neighbors=Neighbors.REPLACE_USER, per="user")
+    table = UserTable.from_means([1.0, 2.0])
+    release = release_table(table, request, Clipped(bounds=(0, 3)), InsecureSeededNoise(1))
+    assert release.parameters["insecure_noise"] is True
+    assert "insecure_noise" not in hm.mean_of_user_means([1.0], epsilon=1, bounds=(0, 3)).parameters
+
+
+def test_a_mechanism_of_ones_own() -> None:
+    """The protocol is small: this is a whole mechanism."""
+    from hubermean.mechanisms import Outcome
+
+    class Constant:
+        name = "constant"
+
+        def check(self, request: Request) -> None:
+            pass
+
+        def prepare(self, request: Request, facts: object) -> Constant:
+            return self
+
+        def run(self, table: UserTable, noise: object) -> Outcome:
+            return Outcome(values=(42.0,))
+
+    release = hm.mean(TRIPS, user="rider", value="fare", epsilon=1, mechanism=Constant())
+    assert (release.value, release.mechanism, release.interval()) == (42.0, "constant", None)
+    assert release.to_dict()["interval"] is None
+    with pytest.raises(hm.InputError, match="mechanism object"):
+        hm.mean(TRIPS, user="rider", value="fare", epsilon=1, mechanism=Constant(), bounds=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("means", "counts", "sentence"),
+    [
+        (["a"], None, "array of numbers"),
+        ([[[1.0]]], None, "shape"),
+        ([1.0, 2.0], [1], "one whole number per user"),
+        ([1.0, 2.0], [1.5, 2.0], "one whole number per user"),
+        (np.zeros((3, 0)), None, "shape"),
+    ],
+)
+def test_bad_user_means_are_refused(means: object, counts: object, sentence: str) -> None:
+    with pytest.raises(hm.InputError, match=sentence):
+        hm.mean_of_user_means(means, counts, epsilon=1, bounds=(0, 1), record_cap=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("data", [3, None, [1, 2], {"u": [1]}, object()])
+def test_data_of_no_known_kind_is_refused(data: object) -> None:
+    with pytest.raises(hm.InputError, match="data must be"):
+        hm.mean(data, user="u", value="v", epsilon=1, bounds=(0, 1), record_cap=1)
+
+
+def test_every_error_is_one_of_ours() -> None:
+    assert issubclass(hm.InputError, hm.HubermeanError)
+    assert issubclass(hm.NotReleased, hm.HubermeanError)
+    assert hm.NotReleased("no", epsilon=1, delta=0).exit_code == 1

@@ -1,0 +1,105 @@
+"""Rounded means are exact: against rational arithmetic, at every magnitude."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hubermean.exact import BINARY, Encoding, ExactIntegers, ExactSums, rounded_means
+from hubermean.exact.encoding import encode_binary, whole_numbers, wide_decimal
+
+BIG = 2**62 - 1
+
+
+def expected(sums: ExactSums, count: int, position: int, exponent: int, low: int, high: int) -> int:
+    if count == 0:
+        return low
+    ratio = sums.fraction(position) / count / Fraction(2) ** exponent
+    return min(max(math.floor(ratio + Fraction(1, 2)), low), high)
+
+
+def check(sums: ExactSums, counts: list[int], exponent: int, low: int, high: int) -> None:
+    result = rounded_means(sums, np.array(counts, dtype=np.int64), exponent=exponent, low=low, high=high)
+    wanted = [expected(sums, count, i, exponent, low, high) for i, count in enumerate(counts)]
+    assert result.tolist() == wanted
+
+
+clamps = st.tuples(st.integers(-BIG, BIG), st.integers(-BIG, BIG)).map(sorted)
+small_clamps = st.tuples(st.integers(-(2**33), 2**33), st.integers(-(2**33), 2**33)).map(sorted)
+counts = st.one_of(st.integers(0, 60), st.integers(0, 2**23), st.integers(0, 2**40))
+
+
+@given(
+    users=st.lists(st.tuples(st.integers(-(2**80), 2**80), st.integers(-(2**62), 2**62), counts), max_size=8),
+    exponent=st.integers(-60, 45),
+    clamp=st.one_of(clamps, small_clamps),
+)
+@example(users=[(0, 2**39, 1), (0, -(2**39), 1), (1, 0, 3)], exponent=-21, clamp=[-10, 10])
+@settings(max_examples=400, deadline=None)
+def test_two_part_means_are_exactly_rounded(
+    users: list[tuple[int, int, int]], exponent: int, clamp: list[int]
+) -> None:
+    # Keep to what records can add up to: |high| <= count * 8e12 * 2^20 and |low| <= count * 2^39.
+    high_limit, low_limit = 8 * 10**12 * 2**20, 2**39
+    users = [
+        (max(min(h, c * high_limit), -c * high_limit), max(min(lo, c * low_limit), -c * low_limit), c)
+        for h, lo, c in users
+    ]
+    sums = ExactSums(
+        encoding=BINARY,
+        high=ExactIntegers.from_integers([h for h, _, _ in users]),
+        low=ExactIntegers.from_integers([lo for _, lo, _ in users]),
+    )
+    check(sums, [c for _, _, c in users], exponent, *clamp)
+
+
+@given(
+    users=st.lists(st.tuples(st.integers(-(2**90), 2**90), counts), max_size=8),
+    encoding=st.sampled_from(
+        [whole_numbers(), whole_numbers(Fraction(1, 100)), whole_numbers(Fraction(3, 7)), wide_decimal(10)]
+    ),
+    exponent=st.integers(-50, 50),
+    clamp=st.one_of(clamps, small_clamps),
+)
+@settings(max_examples=400, deadline=None)
+def test_one_part_means_are_exactly_rounded(
+    users: list[tuple[int, int]], encoding: Encoding, exponent: int, clamp: list[int]
+) -> None:
+    values = ExactIntegers.from_integers([value for value, _ in users])
+    high = ExactIntegers.from_integers([value // 3 for value, _ in users]) if encoding.parts == 2 else None
+    check(ExactSums(encoding=encoding, low=values, high=high), [c for _, c in users], exponent, *clamp)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20))
+def test_encoding_stays_within_half_a_unit(values: list[float]) -> None:
+    array = np.array(values, dtype=np.float64)
+    high, low = encode_binary(array)
+    for value, h, lo in zip(values, high.tolist(), low.tolist(), strict=True):
+        clamped = max(min(Fraction(value), BINARY.limit), -BINARY.limit)
+        assert abs((h * BINARY.radix + lo) * BINARY.unit - clamped) <= BINARY.unit / 2
+
+
+@given(st.lists(st.integers(-(2**127), 2**127 - 1), max_size=10))
+def test_words_round_trip(values: list[int]) -> None:
+    low = np.array([((v & (2**64 - 1)) ^ 2**63) - 2**63 for v in values], dtype=np.int64)
+    high = np.array([v >> 64 for v in values], dtype=np.int64)
+    integers = ExactIntegers.from_words(low, high)
+    assert [integers[i] for i in range(len(values))] == values
+    assert integers.approximate().tolist() == [float(v) for v in values]
+
+
+def test_products_beyond_64_bits_are_exact() -> None:
+    left, right = np.array([2**62, -(2**62), 3]), np.array([2**40, 2**40, -5])
+    product = ExactIntegers.products(left, right)
+    assert [product[i] for i in range(3)] == [2**102, -(2**102), -15]
+
+
+def test_a_clamp_beyond_62_bits_is_refused() -> None:
+    sums = ExactSums(encoding=whole_numbers(), low=ExactIntegers.from_integers([1]))
+    with pytest.raises(ValueError, match="62 bits"):
+        rounded_means(sums, np.array([1]), exponent=0, low=0, high=2**63)
