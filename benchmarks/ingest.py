@@ -71,7 +71,9 @@ def main() -> None:
                 start = time.perf_counter()
                 job()
                 times.setdefault((name, label), []).append(time.perf_counter() - start)
-    print(f"{options.rows:,} rows, {options.users:,} users, {options.threads} threads, {options.repeats} repeats\n")
+    print(
+        f"{options.rows:,} rows, {options.users:,} users, {options.threads} threads, {options.repeats} repeats\n"
+    )
     print(f"{'column':<26}{'plain s':>9}{'release s':>11}{'best/best':>11}{'median ratio':>14}{'target':>8}")
     for name, _baseline, _private, target in cases:
         base, private = times[name, "plain"], times[name, "release"]

@@ -29,7 +29,9 @@ def write_salaries() -> None:
 
 def main() -> int:
     write_salaries()
-    print("26,428 yearly salaries (dollars) of 5,149 baseball players; the person to protect is the player.\n")
+    print(
+        "26,428 yearly salaries (dollars) of 5,149 baseball players; the person to protect is the player.\n"
+    )
     print("$ " + " ".join(COMMAND), flush=True)
     program = Path(sys.executable).with_name(COMMAND[0])
     return subprocess.run([str(program), *COMMAND[1:]], check=False).returncode

@@ -26,7 +26,9 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
-    table = pa.table({"u": [1, 1, 2, 3], "v": [1.0, 2.0, 3.0, 4.0], "w": [1, 2, 3, 4], "name": ["a", "b", "c", "d"]})
+    table = pa.table(
+        {"u": [1, 1, 2, 3], "v": [1.0, 2.0, 3.0, 4.0], "w": [1, 2, 3, 4], "name": ["a", "b", "c", "d"]}
+    )
     pq.write_table(table, folder / "t.parquet")
     table.to_pandas().to_csv(folder / "t.csv", index=False)
     (folder / "empty.csv").write_text("")
@@ -108,14 +110,18 @@ def test_the_program_prints_the_sentence_and_exits_with_two(folder: Path) -> Non
     }
 
 
-@pytest.mark.parametrize("arguments", [["release"], ["release", "t.csv"], ["nonsense"], ["release", "t.csv", "--epsilon", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["release"], ["release", "t.csv"], ["nonsense"], ["release", "t.csv", "--epsilon", "x"]]
+)
 def test_wrong_usage_exits_with_two_and_no_traceback(arguments: list[str], folder: Path) -> None:
     result = run(*arguments, cwd=folder)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
 
 
-def test_a_bug_of_ours_shows_no_data(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_of_ours_shows_no_data(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from hubermean.cli.app import main
 
     def fail(*_: object, **__: object) -> None:
@@ -175,4 +181,7 @@ def test_import_loads_no_engine() -> None:
     """Engines, SciPy and the samplers load when used, so that importing stays fast."""
     heavy = ("duckdb", "pyarrow", "scipy", "opendp", "pandas", "polars", "narwhals", "typer", "rich")
     code = f"import sys, hubermean; print([name for name in {heavy!r} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "[]\n"
+    )

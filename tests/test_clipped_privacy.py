@@ -108,7 +108,10 @@ def test_several_columns_share_the_budget(relation: Neighbors, epsilon: float) -
     first, second = mine.statistic(plain), mine.statistic(other)
     per_column = len(first) // 2
     total = sum(
-        (abs(a - b) / Fraction(mine.laws[i // per_column].scale) for i, (a, b) in enumerate(zip(first, second, strict=True))),
+        (
+            abs(a - b) / Fraction(mine.laws[i // per_column].scale)
+            for i, (a, b) in enumerate(zip(first, second, strict=True))
+        ),
         Fraction(0),
     )
     assert Fraction(epsilon) * Fraction(999, 1000) < total <= Fraction(epsilon)

@@ -105,10 +105,18 @@ def test_spilling_to_disk_changes_nothing(tmp_path: Path) -> None:
     assert sums_by_size(spilled) == rational(table)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.floats(allow_nan=False, allow_infinity=False)), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.floats(allow_nan=False, allow_infinity=False)),
+        min_size=1,
+        max_size=30,
+    )
+)
 @settings(max_examples=60, deadline=None)
 def test_sums_equal_rationals(rows: list[tuple[int, float]]) -> None:
-    table = pa.table({"u": pa.array([u for u, _ in rows], pa.int64()), "v": pa.array([v for _, v in rows], pa.float64())})
+    table = pa.table(
+        {"u": pa.array([u for u, _ in rows], pa.int64()), "v": pa.array([v for _, v in rows], pa.float64())}
+    )
     assert sums_by_size(user_table(table, user="u", value="v")) == rational(table)
 
 
@@ -128,17 +136,53 @@ def one_user(values: Any, kind: pa.DataType | None = None, **options: Any) -> tu
         ([0.1, 0.2], pa.float32(), Fraction(float(np.float32(0.1))) + Fraction(float(np.float32(0.2)))),
         ([1.5, -0.25], pa.float16(), Fraction(5, 4)),
         ([decimal.Decimal("1.10"), decimal.Decimal("-0.03")], pa.decimal128(12, 2), Fraction(107, 100)),
-        ([decimal.Decimal("1e20"), decimal.Decimal("0.0000000001")], pa.decimal128(38, 10), 10**20 + Fraction(1, 10**10)),
-        ([decimal.Decimal("-9e19"), decimal.Decimal("-0.5")], pa.decimal128(38, 18), Fraction(-(2**63 - 1)) - Fraction(1, 2)),
-        ([timedelta(seconds=1.5), None, timedelta(microseconds=-1)], pa.duration("us"), Fraction(1499999, 10**6)),
+        (
+            [decimal.Decimal("1e20"), decimal.Decimal("0.0000000001")],
+            pa.decimal128(38, 10),
+            10**20 + Fraction(1, 10**10),
+        ),
+        (
+            [decimal.Decimal("-9e19"), decimal.Decimal("-0.5")],
+            pa.decimal128(38, 18),
+            Fraction(-(2**63 - 1)) - Fraction(1, 2),
+        ),
+        (
+            [timedelta(seconds=1.5), None, timedelta(microseconds=-1)],
+            pa.duration("us"),
+            Fraction(1499999, 10**6),
+        ),
         ([10**12, 1], pa.duration("s"), Fraction(10**12 + 1)),
         ([1, 2], pa.duration("ns"), Fraction(3, 10**9)),
     ],
 )
 def test_every_value_type_is_summed_exactly(values: list[Any], kind: pa.DataType, total: Fraction) -> None:
     found, count, records = one_user(values, kind)
-    assert abs(found - total) < 1 if kind == pa.decimal128(38, 18) else found == total  # the former is clamped
+    assert (
+        abs(found - total) < 1 if kind == pa.decimal128(38, 18) else found == total
+    )  # the former is clamped
     assert (count, records) == (sum(value is not None for value in values), len(values))
+
+
+def test_sums_beyond_128_bits_are_exact() -> None:
+    """One user with twenty million records at the limit: the engine's one sum overflows, its two parts do not."""
+    with duckdb.connect() as connection:
+        relation = connection.sql("select 1 as u, 8e12::double as v from range(20_000_000)")
+        table = user_table(relation, user="u", value="v")
+    assert sums_by_size(table) == [(Fraction(8 * 10**12 * 20_000_000), 20_000_000, 20_000_000)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(allow_nan=False)), min_size=1, max_size=30))
+@settings(max_examples=40, deadline=None)
+def test_the_roomy_query_gives_the_same_integers(rows: list[tuple[int, float]]) -> None:
+    from hubermean.ingest import read
+
+    table = pa.table(
+        {"u": pa.array([u for u, _ in rows], pa.int64()), "v": pa.array([v for _, v in rows], pa.float64())}
+    )
+    plain = user_table(table, user="u", value="v")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read, "_with_room", lambda grouped: grouped(True))
+        assert sums_by_size(user_table(table, user="u", value="v")) == sums_by_size(plain)
 
 
 def test_durations_of_files_and_pandas_are_seconds(tmp_path: Path) -> None:
@@ -151,7 +195,9 @@ def test_durations_of_files_and_pandas_are_seconds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("resolution", [0.01, decimal.Decimal("0.01"), Fraction(1, 100)])
 def test_a_resolution_rounds_each_record(resolution: Any) -> None:
-    assert one_user([0.294, 1e-9, -0.296, 1e300], resolution=resolution)[0] == Fraction(29 - 30 + 92 * 10**17, 100)
+    assert one_user([0.294, 1e-9, -0.296, 1e300], resolution=resolution)[0] == Fraction(
+        29 - 30 + 92 * 10**17, 100
+    )
     assert one_user([3, 4], pa.int64(), resolution=resolution)[0] == 7
 
 

@@ -53,7 +53,11 @@ def test_infinities_are_clamped_on_request() -> None:
 
 def test_values_beyond_the_range_are_clamped() -> None:
     table = pa.table({"u": [1, 2, 3], "v": [1e13, -1.7e308, 8e12]})
-    assert [total for total, _, _ in sums_by_size(user_table(table, user="u", value="v"))] == [-8e12, 8e12, 8e12]
+    assert [total for total, _, _ in sums_by_size(user_table(table, user="u", value="v"))] == [
+        -8e12,
+        8e12,
+        8e12,
+    ]
 
 
 def test_a_record_needs_all_its_values() -> None:

@@ -40,7 +40,9 @@ def rows(users: list[list[float | None]]) -> pa.Table:
     )
 
 
-def neighbour(users: list[list[float | None]], other: list[float | None], relation: str) -> list[list[float | None]]:
+def neighbour(
+    users: list[list[float | None]], other: list[float | None], relation: str
+) -> list[list[float | None]]:
     if relation == "add-remove":
         return [*users, other]
     if relation == "replace-values":
@@ -96,7 +98,19 @@ def test_the_command_line_shows_the_same_for_neighbouring_files(
             pq.write_table(table, path)
         else:
             table.to_pandas().to_csv(path, index=False)
-        options = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "-1", "1", "--record-cap", "2"]
+        options = [
+            "--user",
+            "u",
+            "--value",
+            "v",
+            "--epsilon",
+            "1",
+            "--bounds",
+            "-1",
+            "1",
+            "--record-cap",
+            "2",
+        ]
         result = CliRunner().invoke(app, ["release", str(path), *options, "--neighbors", relation, "--json"])
         printed = json.loads(result.stdout)
         printed["value"] = printed["interval"]["low"] = printed["interval"]["high"] = 0
@@ -132,5 +146,7 @@ def test_no_scratch_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     import tempfile
 
     monkeypatch.setattr(tempfile, "tempdir", None)
-    hm.mean(rows([[1.0], [2.0]]), user="u", value="v", epsilon=1, bounds=(0, 1), record_cap=1, memory_limit="50MB")
+    hm.mean(
+        rows([[1.0], [2.0]]), user="u", value="v", epsilon=1, bounds=(0, 1), record_cap=1, memory_limit="50MB"
+    )
     assert list(tmp_path.iterdir()) == []

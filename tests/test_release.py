@@ -48,14 +48,21 @@ def test_a_huge_epsilon_gives_the_clamped_mean(neighbors: str, per: str, cap: in
 
 
 def test_counts_are_capped_at_the_largest_public_count_under_replace_values() -> None:
-    release = hm.mean(TRIPS, user="rider", value="miles", epsilon=1e9, neighbors="replace-values", bounds=(0, 9))
+    release = hm.mean(
+        TRIPS, user="rider", value="miles", epsilon=1e9, neighbors="replace-values", bounds=(0, 9)
+    )
     assert release.value == pytest.approx(4.0, abs=1e-6)
     assert release.parameters["record_cap"] == 3
 
 
 def test_several_columns() -> None:
     release = hm.mean(
-        TRIPS.slice(0, 6), user="rider", value=["fare", "miles"], epsilon=1e9, bounds=[(0, 15), (0, 9)], record_cap=9
+        TRIPS.slice(0, 6),
+        user="rider",
+        value=["fare", "miles"],
+        epsilon=1e9,
+        bounds=[(0, 15), (0, 9)],
+        record_cap=9,
     )
     assert release.value == pytest.approx([(45 + 8 + 0) / 6, 3.5], abs=1e-6)
     assert release.columns == ("fare", "miles")
@@ -89,7 +96,9 @@ def test_intervals_cover_the_clamped_mean(neighbors: Neighbors, level: float) ->
     runs = 600
     covered = 0
     for _ in range(runs):
-        details = release_table(table, request, Clipped(bounds=(0, 6), record_cap=4), noise).interval_details(level)
+        details = release_table(table, request, Clipped(bounds=(0, 6), record_cap=4), noise).interval_details(
+            level
+        )
         assert details is not None
         covered += details.low[0] <= truth <= details.high[0]
     assert covered / runs > level - 4 * math.sqrt(level * (1 - level) / runs)
@@ -97,7 +106,9 @@ def test_intervals_cover_the_clamped_mean(neighbors: Neighbors, level: float) ->
 
 def test_nobody_left_gives_the_midpoint_of_the_bounds_or_noise_within_them() -> None:
     empty = pa.table({"u": pa.array([], pa.int64()), "v": pa.array([], pa.float64())})
-    release = hm.mean(empty, user="u", value="v", epsilon=1, neighbors="add-remove", bounds=(2, 4), record_cap=5)
+    release = hm.mean(
+        empty, user="u", value="v", epsilon=1, neighbors="add-remove", bounds=(2, 4), record_cap=5
+    )
     assert 2 <= release.value <= 4
     with pytest.raises(hm.InputError, match="no users"):
         hm.mean(empty, user="u", value="v", epsilon=1, bounds=(2, 4), record_cap=5)

@@ -88,9 +88,11 @@ def test_encoding_stays_within_half_a_unit(values: list[float]) -> None:
 def test_words_round_trip(values: list[int]) -> None:
     low = np.array([((v & (2**64 - 1)) ^ 2**63) - 2**63 for v in values], dtype=np.int64)
     high = np.array([v >> 64 for v in values], dtype=np.int64)
-    integers = ExactIntegers.from_words(low, high)
+    integers = ExactIntegers.from_words([(low[:3], high[:3]), (low[3:], high[3:])])
     assert [integers[i] for i in range(len(values))] == values
     assert integers.approximate().tolist() == [float(v) for v in values]
+    binary = ExactSums.from_binary_words([(low[:3], high[:3]), (low[3:], high[3:])])
+    assert [binary.integer(i) for i in range(len(values))] == values
 
 
 def test_products_beyond_64_bits_are_exact() -> None:

@@ -65,7 +65,9 @@ class Release:
         """The mean: a number for one column, a list in the order of `columns` for several."""
         return self.values[0] if len(self.values) == 1 else list(self.values)
 
-    def interval(self, level: float = DEFAULT_LEVEL) -> tuple[float, float] | list[tuple[float, float]] | None:
+    def interval(
+        self, level: float = DEFAULT_LEVEL
+    ) -> tuple[float, float] | list[tuple[float, float]] | None:
         """An interval around the value, one per column; None where the mechanism offers none.
 
         `interval_details(level)` says what it covers.
@@ -128,7 +130,9 @@ class Release:
             if details is not None:
                 span = f"{_number(details.low[position])} to {_number(details.high[position])}"
                 lines.append((f"{details.level:.0%} interval ({details.covers})", span))
-        budget = f"epsilon = {_number(self.epsilon)}" + (f", delta = {_number(self.delta)}" if self.delta > 0 else "")
+        budget = f"epsilon = {_number(self.epsilon)}" + (
+            f", delta = {_number(self.delta)}" if self.delta > 0 else ""
+        )
         lines.append(("privacy", f"{budget}, {self.neighbors.value}"))
         lines.append(("promise", self.promise))
         lines.append(("mechanism", self.mechanism))
@@ -141,7 +145,9 @@ class Release:
         lines = self.rows()
         width = max(len(label) for label, _ in lines)
         return "\n".join(
-            textwrap.fill(text, 110, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2))
+            textwrap.fill(
+                text, 110, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2)
+            )
             for label, text in lines
         )
 

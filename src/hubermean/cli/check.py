@@ -11,12 +11,16 @@ import typer
 from hubermean.cli.render import print_table
 from hubermean.ingest.inspect import UnsafeInspection, unsafe_inspection
 
-WARNING = "NOT PRIVATE: these numbers come straight from the data; do not publish them or tune a release on them."
+WARNING = (
+    "NOT PRIVATE: these numbers come straight from the data; do not publish them or tune a release on them."
+)
 
 
 def check(
     file: Annotated[str, typer.Argument(help="Parquet, CSV or JSON lines; a path or a quoted pattern.")],
-    user: Annotated[list[str] | None, typer.Option(help="Column that identifies a user; repeat for several.")] = None,
+    user: Annotated[
+        list[str] | None, typer.Option(help="Column that identifies a user; repeat for several.")
+    ] = None,
     value: Annotated[list[str] | None, typer.Option(help="Column to look at; repeat for several.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:

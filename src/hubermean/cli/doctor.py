@@ -27,9 +27,13 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON."
     versions += [(package, _installed(package)) for package in PACKAGES]
     healthy = all(passed for _, passed in results)
     if as_json:
-        typer.echo(json.dumps({"healthy": healthy, "checks": dict(results), "versions": dict(versions)}, indent=2))
+        typer.echo(
+            json.dumps({"healthy": healthy, "checks": dict(results), "versions": dict(versions)}, indent=2)
+        )
     else:
-        print_table("Checks", ("check", "result"), [(what, "ok" if passed else "FAILED") for what, passed in results])
+        print_table(
+            "Checks", ("check", "result"), [(what, "ok" if passed else "FAILED") for what, passed in results]
+        )
         print_table("Versions", ("package", "version"), versions)
         console().print(
             "[green]This machine is ready to release.[/green]"

@@ -16,7 +16,9 @@ def release(
     value: Annotated[list[str], typer.Option(help="Column to average; repeat for several.")],
     epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon.")],
     delta: Annotated[float, typer.Option(help="Privacy budget delta.")] = 0.0,
-    per: Annotated[str, typer.Option(help="'record': mean over records; 'user': mean of user means.")] = "record",
+    per: Annotated[
+        str, typer.Option(help="'record': mean over records; 'user': mean of user means.")
+    ] = "record",
     neighbors: Annotated[
         str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
     ] = "replace-user",
@@ -24,7 +26,9 @@ def release(
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(help="Public LOW HIGH that user means are clamped to.")
     ] = None,
-    record_cap: Annotated[int | None, typer.Option(help="Public cap on the records a user counts for.")] = None,
+    record_cap: Annotated[
+        int | None, typer.Option(help="Public cap on the records a user counts for.")
+    ] = None,
     resolution: Annotated[float | None, typer.Option(help="Public step that values are rounded to.")] = None,
     non_finite: Annotated[str, typer.Option(help="'drop' or 'clamp' infinite values.")] = "drop",
     memory_limit: Annotated[str | None, typer.Option(help="Memory for grouping, such as 2GB.")] = None,

@@ -18,7 +18,9 @@ def console() -> Console:
 
 def print_release(release: Release) -> None:
     """A release as a two-column table; the released numbers stand out."""
-    table = Table(box=box.ROUNDED, show_header=False, title="Private mean", title_justify="left", title_style="bold")
+    table = Table(
+        box=box.ROUNDED, show_header=False, title="Private mean", title_justify="left", title_style="bold"
+    )
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     released = 2 * len(release.columns) if release.interval_rule is not None else len(release.columns)
@@ -30,7 +32,11 @@ def print_release(release: Release) -> None:
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(
-        box=box.ROUNDED, show_header=any(headings), title=Text(title), title_justify="left", title_style="bold"
+        box=box.ROUNDED,
+        show_header=any(headings),
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
     )
     for heading in headings:
         table.add_column(Text(heading), overflow="fold")

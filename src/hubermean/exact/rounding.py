@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.exact.encoding import BINARY
-from hubermean.exact.sums import ExactSums, IntArray
+from hubermean.exact.sums import BLOCK, ExactSums, IntArray
 
 _HEADROOM = 2**62
-_BLOCK = 1 << 15  # users at a time, so that temporaries stay in the processor's cache
 
 
 def rounded_means(sums: ExactSums, counts: IntArray, *, exponent: int, low: int, high: int) -> IntArray:
@@ -46,7 +45,8 @@ def rounded_means(sums: ExactSums, counts: IntArray, *, exponent: int, low: int,
         double = 2 * denominator * int(counts[position])
         rounded = (2 * numerator * sums.integer(position) + double // 2) // double
         result[position] = min(max(rounded, low), high)
-    result[counts == 0] = low
+    if not counts.all():
+        result[counts == 0] = low
     return result
 
 
@@ -61,8 +61,8 @@ def _round_one_part(
     size = 2 * numerator * (max(abs(least), abs(most)) + 2) + denominator
     if size >= _HEADROOM:
         return np.ones(len(sums), dtype=bool)
-    for start in range(0, len(sums), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(sums), BLOCK):
+        block = slice(start, start + BLOCK)
         divisor = np.maximum(counts[block], 1)
         whole, rest = np.divmod(sums[block], divisor)
         np.clip(whole, least, most, out=whole)
@@ -82,8 +82,8 @@ def _round_binary(
 ) -> NDArray[np.bool_]:
     """(highs * 2^40 + lows) * 2^-60 / counts, rounded to 2^exponent, into `result`; returns unfit users."""
     shift = 61 + exponent  # the mean is held doubled at 2^-60, so that the bit below the last is at hand
-    for start in range(0, len(counts), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(counts), BLOCK):
+        block = slice(start, start + BLOCK)
         divisor = np.maximum(counts[block], 1)
         whole, rest = np.divmod(highs[block], divisor)
         rest <<= 40  # fits for counts below 2^22; other users are redone in Python integers
@@ -96,7 +96,9 @@ def _round_binary(
         whole += fine >> 41
         fine &= (1 << 41) - 1
         if shift > 41:
-            whole += 1 << (shift - 42)  # |whole| <= 8e12 * 2^20 + 1 and exponent <= 40 leave room for the half
+            whole += 1 << (
+                shift - 42
+            )  # |whole| <= 8e12 * 2^20 + 1 and exponent <= 40 leave room for the half
             whole >>= shift - 41
         else:
             # Clamp before scaling up: whole parts beyond the clamp stay beyond it.

@@ -6,16 +6,19 @@ Python integers, so that the vectorised code stays simple and no sum is ever rou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubermean.exact.encoding import Encoding
+from hubermean.exact.encoding import BINARY, Encoding
 
 IntArray = NDArray[np.int64]
+
+BLOCK = 1 << 15
+"""Users worked on at a time."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,25 +29,31 @@ class ExactIntegers:
     large: dict[int, int]
 
     @classmethod
-    def from_words(cls, low: IntArray, high: IntArray) -> ExactIntegers:
-        """From the two 64-bit words of 128-bit two's complement integers."""
-        wide = np.flatnonzero(high != low >> 63)
-        small = np.ascontiguousarray(low)
-        if not len(wide):
-            return cls(small, {})
-        small = small.copy()
-        large = {
-            int(position): (int(high[position]) << 64) | (int(low[position]) & 0xFFFF_FFFF_FFFF_FFFF)
-            for position in wide
-        }
-        small[wide] = 0
+    def from_words(cls, chunks: Iterable[tuple[IntArray, IntArray]]) -> ExactIntegers:
+        """From the low and high 64-bit words of 128-bit two's complement integers, in chunks."""
+        blocks = list(_blocks(chunks))
+        small = np.empty(sum(len(low) for low, _ in blocks), dtype=np.int64)
+        large: dict[int, int] = {}
+        start = 0
+        for low, high in blocks:
+            part = small[start : start + len(low)]
+            part[:] = low
+            beyond = high != part >> 63
+            if beyond.any():
+                part[beyond] = 0
+                large.update(_wide_values(low, high, beyond, start))
+            start += len(low)
         return cls(small, large)
 
     @classmethod
     def from_integers(cls, values: Sequence[int]) -> ExactIntegers:
         fits = [-(2**63) <= value < 2**63 for value in values]
-        small = np.array([value if fit else 0 for value, fit in zip(values, fits, strict=True)], dtype=np.int64)
-        return cls(small, {i: value for i, (value, fit) in enumerate(zip(values, fits, strict=True)) if not fit})
+        small = np.array(
+            [value if fit else 0 for value, fit in zip(values, fits, strict=True)], dtype=np.int64
+        )
+        return cls(
+            small, {i: value for i, (value, fit) in enumerate(zip(values, fits, strict=True)) if not fit}
+        )
 
     @classmethod
     def products(cls, left: IntArray, right: IntArray) -> ExactIntegers:
@@ -77,6 +86,28 @@ class ExactSums:
     low: ExactIntegers
     high: ExactIntegers | None = None
 
+    @classmethod
+    def from_binary_words(cls, chunks: Iterable[tuple[IntArray, IntArray]]) -> ExactSums:
+        """From the words of 128-bit sums in units of 2^-60: the BINARY encoding, taken apart."""
+        blocks = list(_blocks(chunks))
+        n_users = sum(len(low) for low, _ in blocks)
+        wholes, rests = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.int64)
+        large: dict[int, int] = {}
+        start = 0
+        for low, high in blocks:
+            whole, rest = wholes[start : start + len(low)], rests[start : start + len(low)]
+            np.right_shift(low, 40, out=whole)
+            whole &= (1 << 24) - 1
+            whole |= high << 24
+            np.bitwise_and(low, BINARY.radix - 1, out=rest)
+            beyond = (high + (1 << 38)) >> 39 != 0  # where the part above 2^40 does not fit 63 bits
+            if beyond.any():
+                whole[beyond] = 0
+                wide = _wide_values(low, high, beyond, start)
+                large.update((position, value >> 40) for position, value in wide.items())
+            start += len(low)
+        return cls(encoding=BINARY, high=ExactIntegers(wholes, large), low=ExactIntegers(rests, {}))
+
     def __len__(self) -> int:
         return len(self.low)
 
@@ -92,3 +123,18 @@ class ExactSums:
     def beyond_64_bits(self) -> set[int]:
         """Positions of the users with a part that does not fit 64 bits."""
         return set(self.low.large) | set(self.high.large if self.high is not None else ())
+
+
+def _blocks(chunks: Iterable[tuple[IntArray, IntArray]]) -> Iterator[tuple[IntArray, IntArray]]:
+    """The chunks in pieces whose temporaries stay in the processor's cache."""
+    for low, high in chunks:
+        for start in range(0, len(low), BLOCK):
+            yield low[start : start + BLOCK], high[start : start + BLOCK]
+
+
+def _wide_values(low: IntArray, high: IntArray, where: NDArray[np.bool_], start: int) -> dict[int, int]:
+    """The 128-bit integers at the marked positions, from their words; positions count from `start`."""
+    return {
+        start + position: (int(high[position]) << 64) | (int(low[position]) & 0xFFFF_FFFF_FFFF_FFFF)
+        for position in np.flatnonzero(where).tolist()
+    }

@@ -27,18 +27,16 @@ _KEYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ValueColumn:
-    """How a value column is read: one SQL expression per integer part, null where a value is unusable.
+    """How a value column is read.
 
-    `scaled` is computed first and may be used by the parts under the name given by `alias`. `number` is the
-    value itself, in the unit of the mean, for inspection.
+    `integer` is the SQL of the value in units of `encoding.unit`, null where it is unusable; `number` that of
+    the value itself, in the unit of the mean, for inspection.
     """
 
     name: str
     number: str
-    alias: str
     encoding: Encoding
-    scaled: str
-    parts: tuple[str, ...]
+    integer: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +70,7 @@ class Schema:
         # Data frames write a missing integer id as NaN; why not isnan, `_if_usable` says.
         return f"(isfinite({column}) OR isinf({column}))" if kind in _FLOATS else f"{column} IS NOT NULL"
 
-    def value(
-        self, name: str, *, alias: str, resolution: Fraction | None, clamp_infinities: bool
-    ) -> ValueColumn:
+    def value(self, name: str, *, resolution: Fraction | None, clamp_infinities: bool) -> ValueColumn:
         """How to read a value column, decided by its declared type."""
         declared = self.require(name)
         kind = declared.id
@@ -92,55 +88,56 @@ class Schema:
         if unit is not None:
             number = f"({number} * {float(unit)!r})"
         if resolution is not None:
-            rule = _in_steps(f"{number} / {float(resolution)!r}", resolution, clamp_infinities)
+            encoding, integer = _in_steps(f"{number} / {float(resolution)!r}", resolution, clamp_infinities)
         elif unit is not None:
-            rule = Rule(encoding=whole_numbers(unit), scaled=column)
+            encoding, integer = whole_numbers(unit), column
         elif kind in _FLOATS:
-            rule = _binary(number, alias, clamp_infinities)
+            encoding, integer = _binary(number, clamp_infinities)
         elif kind == "interval":
-            rule = _in_steps(f"{number} * 1000000.0", Fraction(1, 10**6), clamp_infinities)
+            encoding, integer = _in_steps(f"{number} * 1000000.0", Fraction(1, 10**6), clamp_infinities)
         elif kind == "decimal":
-            rule = _decimal(column, alias, dict(declared.children))
+            encoding, integer = _decimal(column, dict(declared.children))
         elif kind in _WIDE_INTEGERS:
-            rule = Rule(encoding=whole_numbers(), scaled=_clamped(column, signed=kind == "hugeint"))
+            # Narrow first where all values are positive: the widest unsigned type does not fit a signed one.
+            signed = f"greatest({column}, -{INT64_LIMIT})" if kind == "hugeint" else column
+            encoding, integer = whole_numbers(), f"CAST(least({signed}, {INT64_LIMIT}) AS BIGINT)"
         else:
-            rule = Rule(encoding=whole_numbers(), scaled=f"CAST({column} AS INTEGER)" if kind == "boolean" else column)
-        return ValueColumn(
-            name=name,
-            alias=alias,
-            number=number,
-            encoding=rule.encoding,
-            scaled=rule.scaled,
-            parts=rule.parts or (identifier(alias),),
-        )
+            encoding, integer = whole_numbers(), f"CAST({column} AS INTEGER)" if kind == "boolean" else column
+        return ValueColumn(name=name, number=number, encoding=encoding, integer=integer)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """An encoding in SQL; without `parts`, `scaled` is the only part."""
-
-    encoding: Encoding
-    scaled: str
-    parts: tuple[str, ...] = ()
-
-
-def _binary(number: str, alias: str, clamp_infinities: bool) -> Rule:
-    """The two-part rule of `exact.encoding.encode_binary`; a cast to BIGINT rounds half to even."""
+def _binary(number: str, clamp_infinities: bool) -> tuple[Encoding, str]:
+    """The rule of `exact.encoding.encode_binary` in one step; the engine's cast rounds half to even."""
     limit = float(BINARY.limit)
-    largest = f"sign({number}) * {limit * 2.0**20!r}"
-    inside = f"CASE WHEN {number} BETWEEN {-limit!r} AND {limit!r} THEN {number} * 1048576.0 ELSE {largest} END"
-    s = identifier(alias)
-    high = f"CAST({s} AS BIGINT)"
-    low = f"CAST(({s} - CAST({high} AS DOUBLE)) * 1099511627776.0 AS BIGINT)"
-    return Rule(encoding=BINARY, scaled=_if_usable(number, inside, largest, clamp_infinities), parts=(high, low))
+    largest = f"sign({number}) * {limit * 2.0**60!r}"
+    inside = (
+        f"CASE WHEN {number} BETWEEN {-limit!r} AND {limit!r} THEN {number} * {2.0**60!r} ELSE {largest} END"
+    )
+    return BINARY, f"CAST({_if_usable(number, inside, largest, clamp_infinities)} AS HUGEINT)"
 
 
-def _in_steps(steps: str, resolution: Fraction, clamp_infinities: bool) -> Rule:
+def _in_steps(steps: str, resolution: Fraction, clamp_infinities: bool) -> tuple[Encoding, str]:
     """A number of steps given as a float, rounded to a whole number and clamped to 64 bits."""
     limit = 9.2e18
     largest = f"CAST(sign({steps}) * {limit!r} AS BIGINT)"
-    inside = f"CASE WHEN {steps} BETWEEN {-limit!r} AND {limit!r} THEN CAST({steps} AS BIGINT) ELSE {largest} END"
-    return Rule(encoding=whole_numbers(resolution), scaled=_if_usable(steps, inside, largest, clamp_infinities))
+    inside = (
+        f"CASE WHEN {steps} BETWEEN {-limit!r} AND {limit!r} THEN CAST({steps} AS BIGINT) ELSE {largest} END"
+    )
+    return whole_numbers(resolution), _if_usable(steps, inside, largest, clamp_infinities)
+
+
+def _decimal(column: str, shape: Mapping[str, int]) -> tuple[Encoding, str]:
+    width, scale = shape["precision"], shape["scale"]
+    if width <= 18:
+        # The engine sums such decimals as the integers they are stored as; the sum is read back as one.
+        return whole_numbers(Fraction(1, 10**scale)), column
+    if scale > 18:
+        return _binary(f"CAST({column} AS DOUBLE)", clamp_infinities=False)
+    encoding = wide_decimal(scale)
+    limit = int(encoding.limit / encoding.unit)
+    rest = f"CAST({column} - trunc({column}) AS DECIMAL(18, {scale}))"
+    unscaled = f"CAST(trunc({column}) AS HUGEINT) * {10**scale} + CAST({rest} * {10**scale} AS HUGEINT)"
+    return encoding, f"greatest(least({unscaled}, {limit}), -{limit})"
 
 
 def _if_usable(number: str, finite: str, infinite: str, clamp_infinities: bool) -> str:
@@ -151,28 +148,6 @@ def _if_usable(number: str, finite: str, infinite: str, clamp_infinities: bool) 
     """
     rest = f" WHEN isinf({number}) THEN {infinite}" if clamp_infinities else ""
     return f"CASE WHEN isfinite({number}) THEN {finite}{rest} END"
-
-
-def _decimal(column: str, alias: str, shape: Mapping[str, int]) -> Rule:
-    width, scale = shape["precision"], shape["scale"]
-    if width <= 18:
-        # The engine sums such decimals as the integers they are stored as; the sum is read back as one.
-        return Rule(encoding=whole_numbers(Fraction(1, 10**scale)), scaled=column)
-    if scale > 18:
-        return _binary(f"CAST({column} AS DOUBLE)", alias, clamp_infinities=False)
-    # Wider ones could overflow the engine's sum, so each record is split into two parts of eighteen digits.
-    rest = f"CAST({column} - trunc({column}) AS DECIMAL(18, {scale}))"
-    s = identifier(alias)
-    return Rule(
-        encoding=wide_decimal(scale),
-        scaled=f"CAST(trunc({column}) AS HUGEINT) * {10**scale} + CAST({rest} * {10**scale} AS HUGEINT)",
-        parts=(_clamped(f"({s} // 1000000000000000000)"), f"CAST({s} % 1000000000000000000 AS BIGINT)"),
-    )
-
-
-def _clamped(number: str, *, signed: bool = True) -> str:
-    upper = f"least({number}, {INT64_LIMIT})"
-    return f"CAST({f'greatest({upper}, -{INT64_LIMIT})' if signed else upper} AS BIGINT)"
 
 
 def _readable(kind: Any) -> str:

@@ -26,7 +26,9 @@ _KINDS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_SUPPORTED = "Parquet (.parquet, .pq), CSV (.csv, .tsv), JSON lines (.jsonl, .ndjson); text may be gzipped (.gz)"
+_SUPPORTED = (
+    "Parquet (.parquet, .pq), CSV (.csv, .tsv), JSON lines (.jsonl, .ndjson); text may be gzipped (.gz)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,9 @@ class FileSet:
         paths = _expand(text)
         kinds = {_kind(path) for path in paths}
         if len(kinds) > 1:
-            raise InputError(f"{text} names files of several kinds; give one kind at a time, such as *.parquet")
+            raise InputError(
+                f"{text} names files of several kinds; give one kind at a time, such as *.parquet"
+            )
         kind, delimiter = kinds.pop()
         for path in paths:
             if os.path.getsize(path) == 0:
@@ -93,7 +97,9 @@ def _expand(text: str) -> tuple[str, ...]:
     if "://" in text:
         raise InputError(f"{text} is not a local file; copy it here, or pass a data frame")
     if os.path.isdir(text):
-        raise InputError(f"{text} is a folder; name its files with a pattern such as {os.path.join(text, '*.parquet')}")
+        raise InputError(
+            f"{text} is a folder; name its files with a pattern such as {os.path.join(text, '*.parquet')}"
+        )
     if os.path.exists(text):
         found = [text]
     else:
@@ -123,7 +129,9 @@ def _common_header(paths: Sequence[str], delimiter: str) -> tuple[str, ...]:
     first = headers[paths[0]]
     for path, header in headers.items():
         if header != first:
-            raise InputError(f"{path} has another header line than {paths[0]}; files read together must agree")
+            raise InputError(
+                f"{path} has another header line than {paths[0]}; files read together must agree"
+            )
     if len(set(first)) != len(first) or not all(first):
         raise InputError(f"{paths[0]} needs a header line with a different, non-empty name for each column")
     return first
@@ -135,5 +143,7 @@ def _header(path: str, delimiter: str) -> tuple[str, ...]:
         with opened, io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text:
             line = text.readline(1 << 20)
     except (OSError, EOFError, UnicodeDecodeError):
-        raise InputError(f"{path} has no readable header line; write it as UTF-8 text with a header") from None
+        raise InputError(
+            f"{path} has no readable header line; write it as UTF-8 text with a header"
+        ) from None
     return tuple(next(csv.reader([line], delimiter=delimiter), ()))

@@ -112,7 +112,9 @@ def _from_arrow_stream(data: Any, names: Sequence[str]) -> ArrowSource:
         )
     _require(names, reader.schema.names)
     for name in names:
-        if pa.types.is_duration(reader.schema.field(name).type) or not _supported(reader.schema.field(name).type):
+        if pa.types.is_duration(reader.schema.field(name).type) or not _supported(
+            reader.schema.field(name).type
+        ):
             return _without_durations(reader.read_all().select(list(names)))
     return ArrowSource(data=reader, units={})
 

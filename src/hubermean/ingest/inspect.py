@@ -33,15 +33,14 @@ class UnsafeColumn:
     user_means: tuple[float, ...] | None
 
 
-def unsafe_inspection(data: Any, *, user: str | Sequence[str] | None, value: Sequence[str]) -> UnsafeInspection:
+def unsafe_inspection(
+    data: Any, *, user: str | Sequence[str] | None, value: Sequence[str]
+) -> UnsafeInspection:
     """Columns, counts and ranges of `data`; not private."""
     users = [] if user is None else user_and_value_names(user, "user")
     with open_source(data, users, list(value), memory_limit=None, threads=None) as source:
         has_user = " AND ".join([source.schema.key(name) for name in users] or ["true"])
-        readers = [
-            source.schema.value(name, alias=f"value_{number}", resolution=None, clamp_infinities=False)
-            for number, name in enumerate(value)
-        ]
+        readers = [source.schema.value(name, resolution=None, clamp_infinities=False) for name in value]
         keys = ", ".join(identifier(name) for name in users)
         with quiet_errors("the data could not be read to the end; check that it is complete and well formed"):
             records, without = source.run(

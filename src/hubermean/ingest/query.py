@@ -55,7 +55,9 @@ def sql(
     found = tuple((name, FileSet.find(path)) for name, path in named)
     for name, file_set in found:
         if file_set.kind == "json":
-            raise InputError(f"JSON lines carry no schema, so {name} cannot be queried; write it as Parquet first")
+            raise InputError(
+                f"JSON lines carry no schema, so {name} cannot be queried; write it as Parquet first"
+            )
     return SqlQuery(query=query, files=found)
 
 

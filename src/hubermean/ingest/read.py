@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -22,7 +22,9 @@ from hubermean.user_table import UserTable
 if TYPE_CHECKING:
     import duckdb
 
-_UNREADABLE = "the data could not be read to the end; check that the file or query is complete and well formed"
+_UNREADABLE = (
+    "the data could not be read to the end; check that the file or query is complete and well formed"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +84,29 @@ def user_table(
         raise InputError(f"non_finite must be 'drop' or 'clamp', not {non_finite!r}")
     with open_source(data, users, values, memory_limit=memory_limit, threads=threads) as source:
         readers = [
-            source.schema.value(
-                name, alias=f"value_{number}", resolution=step, clamp_infinities=non_finite == "clamp"
-            )
-            for number, name in enumerate(values)
+            source.schema.value(name, resolution=step, clamp_infinities=non_finite == "clamp")
+            for name in values
         ]
         has_user = [source.schema.key(name) for name in users]
-        query = grouping_query(source.name, users=users, has_user=has_user, values=readers, records=records)
-        with quiet_errors(_UNREADABLE):
+
+        def grouped(split: bool) -> UserTable:
+            query = grouping_query(
+                source.name, users=users, has_user=has_user, values=readers, records=records, split=split
+            )
             return read_user_table(fetch(source.run(query), source.connection, progress=progress), readers)
+
+        with quiet_errors(_UNREADABLE):
+            return _with_room(grouped)
+
+
+def _with_room(grouped: Callable[[bool], UserTable]) -> UserTable:
+    """Group in one 128-bit sum, or in two parts where that overflows; the integers are the same."""
+    import duckdb
+
+    try:
+        return grouped(False)
+    except duckdb.OutOfRangeException:
+        return grouped(True)
 
 
 def user_and_value_names(given: str | Sequence[str], what: str) -> list[str]:
@@ -128,7 +144,9 @@ def open_source(
             yield _query_source(data, connection)
     elif is_duckdb_relation(data):
         if memory_limit is not None or threads is not None:
-            raise InputError("a DuckDB relation runs in its own connection; set memory_limit and threads there")
+            raise InputError(
+                "a DuckDB relation runs in its own connection; set memory_limit and threads there"
+            )
         yield Source(name="hubermean_source", schema=_schema(data), connection=None, relation=data)
     else:
         with quiet_errors(_UNREADABLE):
@@ -144,7 +162,9 @@ def _file_source(files: FileSet, connection: duckdb.DuckDBPyConnection, columns:
     scan = files.scan(columns)
     with quiet_errors(f"{files.paths[0]} cannot be read as {files.kind}; check that it is complete"):
         relation = connection.sql(f"SELECT * FROM {scan}")
-    return Source(name=scan, schema=_schema(relation, text_values=files.kind != "parquet"), connection=connection)
+    return Source(
+        name=scan, schema=_schema(relation, text_values=files.kind != "parquet"), connection=connection
+    )
 
 
 def _query_source(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> Source:
@@ -157,7 +177,9 @@ def _query_source(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> Sour
         statements = duckdb.extract_statements(data.query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise InputError("a query must be one SELECT statement")
-        connection.execute(f"CREATE VIEW hubermean_query AS {statements[0].query.rstrip().rstrip(';')}").fetchall()
+        connection.execute(
+            f"CREATE VIEW hubermean_query AS {statements[0].query.rstrip().rstrip(';')}"
+        ).fetchall()
         relation = connection.sql("SELECT * FROM hubermean_query")
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         # These speak of the query and of schemas, never of rows.

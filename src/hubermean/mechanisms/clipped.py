@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hubermean.errors import InputError
 from hubermean.exact import rounded_means
+from hubermean.exact.sums import BLOCK
 from hubermean.mechanisms.protocol import Column, Outcome, PublicFacts, Request
 from hubermean.noise import LARGEST_SCALE, NoiseLaw, NoiseSource
 from hubermean.privacy import discrete_gaussian_sigma, laplace_scale
@@ -59,7 +60,9 @@ class Clipped:
             if not low < high:
                 raise InputError(f"bounds must be (low, high) with low < high, not ({low!r}, {high!r})")
         cap = self.record_cap
-        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= LARGEST_CAP):
+        if cap is not None and (
+            isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= LARGEST_CAP
+        ):
             raise InputError(f"record_cap must be a whole number from 1 to 2^32, not {cap!r}")
 
     def _pairs(self, dimension: int | None) -> list[Bounds]:
@@ -73,13 +76,17 @@ class Clipped:
         except (TypeError, ValueError, OverflowError):
             raise InputError("bounds must be (low, high), or one such pair per column") from None
         if not pairs or (dimension is not None and len(pairs) != dimension):
-            raise InputError(f"there are {len(pairs)} pairs of bounds for {dimension} columns; give one per column")
+            raise InputError(
+                f"there are {len(pairs)} pairs of bounds for {dimension} columns; give one per column"
+            )
         return pairs
 
     def check(self, request: Request) -> None:
         self._pairs(len(request.columns))
         if request.per == "user" and self.record_cap is not None:
-            raise InputError("record_cap is for per='record'; with per='user' every user counts once, so leave it out")
+            raise InputError(
+                "record_cap is for per='record'; with per='user' every user counts once, so leave it out"
+            )
         if request.per == "record" and self.record_cap is None and not request.neighbors.counts_are_public:
             raise InputError(
                 f"give record_cap= (the largest number of records a user counts for): {request.neighbors.value!r} "
@@ -97,7 +104,7 @@ class Clipped:
         laws = tuple(_noise_law(grid.levels, cap, request) for grid in grids)
         total_weight = None
         if facts.record_counts is not None:
-            total_weight = int(np.minimum(facts.record_counts, cap).sum(dtype=object))
+            total_weight = _weighted_sum(None, facts.record_counts, cap)
         return PreparedClipped(request=request, cap=cap, grids=grids, laws=laws, total_weight=total_weight)
 
     def _cap(self, request: Request, facts: PublicFacts) -> int:
@@ -138,7 +145,9 @@ class Grid:
                 f"bounds of {column.name!r} reach beyond {float(column.limit):g}, the largest value its numbers are "
                 "read with; give resolution= (a coarser step) or narrower bounds"
             )
-        bits = min(max(_NOISE_BITS - math.ceil(math.log2(noise_factor)), _COARSEST_GRID_BITS), _FINEST_GRID_BITS)
+        bits = min(
+            max(_NOISE_BITS - math.ceil(math.log2(noise_factor)), _COARSEST_GRID_BITS), _FINEST_GRID_BITS
+        )
         exponent = math.floor(math.log2(high - low)) - bits
         # Grid numbers stay within 61 bits, and nothing is finer than what ingest keeps.
         exponent = max(exponent, math.ceil(math.log2(max(abs(low), abs(high)))) - 60, -60)
@@ -163,16 +172,16 @@ class PreparedClipped:
         """The integers that noise is added to: per column one sum, or two where weights are private."""
         sums: list[int] = []
         for grid, column in zip(self.grids, table.sums, strict=True):
-            position = rounded_means(column, table.counts, exponent=grid.exponent, low=grid.low, high=grid.high)
+            position = rounded_means(
+                column, table.counts, exponent=grid.exponent, low=grid.low, high=grid.high
+            )
             position -= grid.low
             if self.total_weight is not None:
-                weights = np.minimum(table.records, self.cap)
                 position[table.counts == 0] = grid.levels // 2
-                sums.append(_weighted_sum(position, weights))
+                sums.append(_weighted_sum(position, table.records, self.cap))
             else:
-                weights = np.minimum(table.counts, self.cap)
-                above = _weighted_sum(position, weights)
-                sums += [above, _weighted_sum(None, weights) * grid.levels - above]
+                above = _weighted_sum(position, table.counts, self.cap)
+                sums += [above, _weighted_sum(None, table.counts, self.cap) * grid.levels - above]
         return sums
 
     def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
@@ -181,22 +190,30 @@ class PreparedClipped:
         noisy = []
         for position, law in enumerate(self.laws):
             of_column = exact[position * per_column : (position + 1) * per_column]
-            noisy.append([total + extra for total, extra in zip(of_column, law.draw(noise, per_column), strict=True)])
+            noisy.append(
+                [total + extra for total, extra in zip(of_column, law.draw(noise, per_column), strict=True)]
+            )
         return self.outcome(noisy)
 
     def outcome(self, noisy: Sequence[Sequence[int]]) -> Outcome:
         """Post-processing: from noisy sums to values and intervals."""
-        rule = NoiseInterval(grids=self.grids, laws=self.laws, noisy=tuple(map(tuple, noisy)), weight=self.total_weight)
+        rule = NoiseInterval(
+            grids=self.grids, laws=self.laws, noisy=tuple(map(tuple, noisy)), weight=self.total_weight
+        )
         values = tuple(rule.share_to_value(position, 0.0, 0.0) for position in range(len(self.grids)))
         return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 
     def _parameters(self) -> dict[str, Any]:
         bounds = [(float(grid.low * grid.spacing), float(grid.high * grid.spacing)) for grid in self.grids]
         scales = [law.scale * float(grid.spacing) for law, grid in zip(self.laws, self.grids, strict=True)]
-        parameters: dict[str, Any] = {"bounds": list(bounds[0]) if len(bounds) == 1 else [list(b) for b in bounds]}
+        parameters: dict[str, Any] = {
+            "bounds": list(bounds[0]) if len(bounds) == 1 else [list(b) for b in bounds]
+        }
         if self.request.per == "record":
             parameters["record_cap"] = self.cap
-        parameters["noise"] = f"{self.laws[0].name} on {'the sum' if self.total_weight is not None else 'two sums'}"
+        parameters["noise"] = (
+            f"{self.laws[0].name} on {'the sum' if self.total_weight is not None else 'two sums'}"
+        )
         parameters["noise_scale_of_sum"] = scales[0] if len(scales) == 1 else scales
         return parameters
 
@@ -266,13 +283,15 @@ def _noise_law(levels: int, cap: int, request: Request) -> NoiseLaw:
     return min(laplace, gaussian, key=lambda law: law.stddev)
 
 
-def _weighted_sum(position: NDArray[np.int64] | None, weights: NDArray[np.int64]) -> int:
-    """sum(weights * position) as a Python integer.
+def _weighted_sum(position: NDArray[np.int64] | None, counts: NDArray[np.int64], cap: int) -> int:
+    """sum(min(counts, cap) * position) as a Python integer; without positions, the sum of weights.
 
     A product is below 2^46, since the grid coarsens as the cap grows, so a block of 2^15 fits 64 bits.
     """
     total = 0
-    for start in range(0, len(weights), 1 << 15):
-        block = weights[start : start + (1 << 15)]
-        total += int((block if position is None else block * position[start : start + (1 << 15)]).sum())
+    for start in range(0, len(counts), BLOCK):
+        weights = np.minimum(counts[start : start + BLOCK], cap)
+        if position is not None:
+            weights *= position[start : start + BLOCK]
+        total += int(weights.sum())
     return total

@@ -33,6 +33,8 @@ class SystemNoise:
 
         mod.enable_features("contrib")
         integers = domains.vector_domain(domains.atom_domain(T="i64"))
-        measurement = getattr(measurements, constructor)(integers, getattr(metrics, metric)(T=distance), scale)
+        measurement = getattr(measurements, constructor)(
+            integers, getattr(metrics, metric)(T=distance), scale
+        )
         draws: list[int] = measurement([0] * size)
         return draws
