@@ -1,3 +1,15 @@
-from hubermean.privacy.integers import discrete_gaussian_sigma, laplace_scale
+"""Privacy accounting: from (epsilon, delta) to the scale of the noise and back. Never sees data."""
 
-__all__ = ["discrete_gaussian_sigma", "laplace_scale"]
+from hubermean.privacy.discrete import SMALLEST_DISCRETE_SIGMA, discrete_gaussian_sigma, laplace_scale
+from hubermean.privacy.gaussian import gaussian_alpha, gaussian_delta
+from hubermean.privacy.smoothness import BetaChoice, choose_beta
+
+__all__ = [
+    "SMALLEST_DISCRETE_SIGMA",
+    "BetaChoice",
+    "choose_beta",
+    "discrete_gaussian_sigma",
+    "gaussian_alpha",
+    "gaussian_delta",
+    "laplace_scale",
+]

@@ -1,0 +1,14 @@
+"""Where the users are: the Huber location of their means, certified in floats or exact in integers."""
+
+from hubermean.location.blocks import attainable_gradient
+from hubermean.location.huber import HuberLocation, huber_location
+from hubermean.location.integer import IntegerHuberLocation, integer_gradient, integer_huber_location
+
+__all__ = [
+    "HuberLocation",
+    "IntegerHuberLocation",
+    "attainable_gradient",
+    "huber_location",
+    "integer_gradient",
+    "integer_huber_location",
+]
