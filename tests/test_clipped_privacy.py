@@ -13,11 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from worlds import Records, table_of
 
 from hubermean.mechanisms import Clipped, PublicFacts, Request
 from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.relations import Neighbors
+from worlds import Records, table_of
 
 VALUES = (-50.0, 0.0, 0.3, 2.0, 50.0, float("nan"))
 CONTENTS: list[Records] = [
@@ -115,3 +115,30 @@ def test_several_columns_share_the_budget(relation: Neighbors, epsilon: float) -
         Fraction(0),
     )
     assert Fraction(epsilon) * Fraction(999, 1000) < total <= Fraction(epsilon)
+
+
+@pytest.mark.parametrize("per", ["record", "user"])
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_gaussian_noise_keeps_delta_on_every_pair_of_small_worlds(relation: Neighbors, per: str) -> None:
+    """With delta > 0 the noise is Gaussian where that is less; its delta on the worst pair is the exact one."""
+    from hubermean.privacy import gaussian_delta
+
+    epsilon, delta = 0.7, 0.1
+
+    def law(world: World) -> PreparedClipped:
+        cap = 3 if per == "record" else None
+        request = Request(columns=("v",), epsilon=epsilon, delta=delta, neighbors=relation, per=per)  # type: ignore[arg-type]
+        return Clipped(bounds=(-1.0, 3.0), record_cap=cap).prepare(
+            request, PublicFacts.of(table_of(world), relation)
+        )
+
+    worst = 0.0
+    for world in worlds(2):
+        for other in neighbours(world, relation):
+            mine = law(world)
+            assert mine == law(other)
+            first, second = (mine.statistic(table_of(w)) for w in (world, other))
+            worst = max(worst, float(np.linalg.norm(np.subtract(first, second, dtype=float))))
+    assert mine.laws[0].kind == "gaussian"
+    attained = gaussian_delta(epsilon, alpha=worst / mine.laws[0].scale)
+    assert 0.99 * delta < attained <= delta

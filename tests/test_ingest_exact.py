@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import exact_sum, sums_by_size
 
 import hubermean as hm
 from hubermean.ingest import user_table
+from worlds import exact_sum, sums_by_size
 
 
 def sample(rows: int = 5_000, users: int = 300, seed: int = 0) -> pa.Table:

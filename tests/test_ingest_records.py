@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from worlds import sums_by_size
 
 import hubermean as hm
 from hubermean.ingest import user_table
+from worlds import sums_by_size
 
 NAN, INF = math.nan, math.inf
 

@@ -12,9 +12,7 @@ from numpy.typing import ArrayLike
 
 from hubermean.errors import InputError
 from hubermean.ingest import user_table
-from hubermean.mechanisms import Clipped, Mechanism, PublicFacts, Request
-from hubermean.mechanisms.clipped import Bounds
-from hubermean.mechanisms.protocol import Per
+from hubermean.mechanisms import Bounds, Known, Mechanism, Per, PublicFacts, Request, choose
 from hubermean.noise import NoiseSource, SystemNoise
 from hubermean.relations import Neighbors
 from hubermean.release import Release
@@ -72,7 +70,7 @@ def mean(
     16.5
     """
     columns = (value,) if isinstance(value, str) else tuple(value)
-    chosen = _mechanism(mechanism, bounds=bounds, record_cap=record_cap)
+    chosen = choose(mechanism, Known(bounds=bounds, record_cap=record_cap))
     request = _request(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
     table = user_table(
@@ -110,7 +108,7 @@ def mean_of_user_means(
 
     The other arguments are those of `mean`.
     """
-    chosen = _mechanism(mechanism, bounds=bounds, record_cap=record_cap)
+    chosen = choose(mechanism, Known(bounds=bounds, record_cap=record_cap))
     table = UserTable.from_means(means, counts)
     per = per or ("user" if counts is None else "record")
     request = _request(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
@@ -139,20 +137,6 @@ def release_table(table: UserTable, request: Request, mechanism: Mechanism, nois
         parameters=parameters,
         interval_rule=outcome.interval_rule,
     )
-
-
-def _mechanism(
-    mechanism: str | Mechanism, *, bounds: Bounds | Sequence[Bounds] | None, record_cap: int | None
-) -> Mechanism:
-    if not isinstance(mechanism, str):
-        if bounds is not None or record_cap is not None:
-            raise InputError("give bounds and record_cap to the mechanism object itself, not beside it")
-        return mechanism
-    if mechanism not in ("auto", "clipped"):
-        raise InputError(f"mechanism must be 'auto' or 'clipped', not {mechanism!r}")
-    if bounds is None:
-        raise InputError("give bounds=(low, high), public limits that user means are clamped to")
-    return Clipped(bounds=bounds, record_cap=record_cap)
 
 
 def _request(

@@ -21,7 +21,7 @@ class InputError(HubermeanError, ValueError):
     """A parameter, a file or a column that cannot be used."""
 
 
-class NotReleased(HubermeanError):
+class NotReleased(HubermeanError):  # noqa: N818 - a public name that says what happened
     """The mechanism's own (private) test decided against a release; the budget stated is spent."""
 
     exit_code = 1

@@ -109,4 +109,5 @@ def _record_counts(counts: ArrayLike | None, n_users: int) -> IntArray:
     if array.dtype.kind not in "iu" or array.shape != (n_users,):
         raise InputError("counts must be one whole number per user, in the order of the means")
     # A user's own count is forced into range, not refused: a refusal would depend on that user's data.
-    return np.clip(array, 0, 2**40).astype(np.int64)
+    forced: IntArray = np.clip(array, 0, 2**40).astype(np.int64)
+    return forced

@@ -38,10 +38,12 @@ def arrow_source(data: Any, users: Sequence[str], values: Sequence[str]) -> Arro
     if known.is_pandas_dataframe(data):
         _require(names, [str(name) for name in data.columns])
         return _without_durations(_from_pandas(data, users, values))
-    if known.is_polars_dataframe(data) or known.is_polars_lazyframe(data):
+    if known.is_polars_lazyframe(data):
         _require(names, data.collect_schema().names())
-        frame = data.select(names)
-        return _without_durations((frame.collect() if known.is_polars_lazyframe(data) else frame).to_arrow())
+        data = data.select(names).collect()
+    if known.is_polars_dataframe(data):
+        _require(names, data.columns)
+        return _without_durations(data.select(names).to_arrow())
     if known.is_pyarrow_table(data):
         _require(names, data.column_names)
         return _without_durations(data.select(names))

@@ -38,9 +38,15 @@ class Source:
 
     def run(self, query: str) -> duckdb.DuckDBPyRelation:
         if self.relation is not None:
-            return self.relation.query(self.name, query)
+            return _relation(self.relation.query(self.name, query))
         assert self.connection is not None
         return self.connection.sql(query)
+
+
+def _relation(result: duckdb.DuckDBPyRelation | None) -> duckdb.DuckDBPyRelation:
+    if result is None:  # only statements that return no rows give none
+        raise InputError("the data must be something to select from")
+    return result
 
 
 def user_table(

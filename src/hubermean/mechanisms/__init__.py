@@ -1,6 +1,29 @@
 """Mechanisms: from a private table to a release. Each is one file behind the protocol in `protocol`."""
 
 from hubermean.mechanisms.clipped import Clipped
-from hubermean.mechanisms.protocol import Column, Mechanism, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.protocol import (
+    Bounds,
+    Column,
+    Known,
+    Mechanism,
+    Outcome,
+    Per,
+    Prepared,
+    PublicFacts,
+    Request,
+)
+from hubermean.mechanisms.registry import choose
 
-__all__ = ["Clipped", "Column", "Mechanism", "Outcome", "Prepared", "PublicFacts", "Request"]
+__all__ = [
+    "Bounds",
+    "Clipped",
+    "Column",
+    "Known",
+    "Mechanism",
+    "Outcome",
+    "Per",
+    "Prepared",
+    "PublicFacts",
+    "Request",
+    "choose",
+]

@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 from hubermean.errors import InputError
 from hubermean.exact import rounded_means
 from hubermean.exact.sums import BLOCK
-from hubermean.mechanisms.protocol import Column, Outcome, PublicFacts, Request
+from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, PublicFacts, Request
+from hubermean.mechanisms.weights import check_cap, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw, NoiseSource
 from hubermean.privacy import discrete_gaussian_sigma, laplace_scale
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
 from hubermean.user_table import UserTable
 
-Bounds = tuple[float, float]
-LARGEST_CAP = 2**32
 _FINEST_GRID_BITS = 32
 _COARSEST_GRID_BITS = 12
 _NOISE_BITS = 44  # the grid is chosen so that the noise scale stays below 2^46 grid units
@@ -59,11 +58,6 @@ class Clipped:
                 raise InputError("bounds must be two finite numbers, low and high")
             if not low < high:
                 raise InputError(f"bounds must be (low, high) with low < high, not ({low!r}, {high!r})")
-        cap = self.record_cap
-        if cap is not None and (
-            isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= LARGEST_CAP
-        ):
-            raise InputError(f"record_cap must be a whole number from 1 to 2^32, not {cap!r}")
 
     def _pairs(self, dimension: int | None) -> list[Bounds]:
         """The bounds of each column."""
@@ -81,21 +75,20 @@ class Clipped:
             )
         return pairs
 
+    @classmethod
+    def from_known(cls, known: Known) -> Clipped:
+        known.only("bounds", "record_cap", of=cls.name)
+        if known.bounds is None:
+            raise InputError("give bounds=(low, high), public limits that user means are clamped to")
+        return cls(bounds=known.bounds, record_cap=known.record_cap)
+
     def check(self, request: Request) -> None:
         self._pairs(len(request.columns))
-        if request.per == "user" and self.record_cap is not None:
-            raise InputError(
-                "record_cap is for per='record'; with per='user' every user counts once, so leave it out"
-            )
-        if request.per == "record" and self.record_cap is None and not request.neighbors.counts_are_public:
-            raise InputError(
-                f"give record_cap= (the largest number of records a user counts for): {request.neighbors.value!r} "
-                "keeps counts private; or use per='user'"
-            )
+        check_cap(self.record_cap, request)
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedClipped:
         self.check(request)
-        cap = self._cap(request, facts)
+        cap = weight_cap(self.record_cap, request, facts)
         pairs = self._pairs(len(request.columns))
         grids = tuple(
             Grid.choose(bounds, column, noise_factor=_noise_factor(cap, request))
@@ -106,14 +99,6 @@ class Clipped:
         if facts.record_counts is not None:
             total_weight = _weighted_sum(None, facts.record_counts, cap)
         return PreparedClipped(request=request, cap=cap, grids=grids, laws=laws, total_weight=total_weight)
-
-    def _cap(self, request: Request, facts: PublicFacts) -> int:
-        if request.per == "user":
-            return 1
-        if self.record_cap is not None:
-            return self.record_cap
-        assert facts.record_counts is not None  # check() saw to it
-        return min(int(facts.record_counts.max(initial=1)), LARGEST_CAP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,12 +161,13 @@ class PreparedClipped:
                 column, table.counts, exponent=grid.exponent, low=grid.low, high=grid.high
             )
             position -= grid.low
+            counts = weighing_counts(table, self.request)
             if self.total_weight is not None:
                 position[table.counts == 0] = grid.levels // 2
-                sums.append(_weighted_sum(position, table.records, self.cap))
+                sums.append(_weighted_sum(position, counts, self.cap))
             else:
-                above = _weighted_sum(position, table.counts, self.cap)
-                sums += [above, _weighted_sum(None, table.counts, self.cap) * grid.levels - above]
+                above = _weighted_sum(position, counts, self.cap)
+                sums += [above, _weighted_sum(None, counts, self.cap) * grid.levels - above]
         return sums
 
     def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
@@ -276,11 +262,13 @@ def _noise_law(levels: int, cap: int, request: Request) -> NoiseLaw:
         return laplace
     coordinates = dimension if request.neighbors.counts_are_public else 2 * dimension
     squared = factor * dimension * (cap * levels) ** 2
-    sigma = discrete_gaussian_sigma(
-        request.epsilon, request.delta, sensitivity=math.isqrt(squared - 1) + 1, dimension=coordinates
-    )
-    gaussian = NoiseLaw(kind="gaussian", scale=sigma)
-    return min(laplace, gaussian, key=lambda law: law.stddev)
+    try:
+        sigma = discrete_gaussian_sigma(
+            request.epsilon, request.delta, sensitivity=math.isqrt(squared - 1) + 1, dimension=coordinates
+        )
+    except InputError:  # the noise would be finer than the grid: so large an epsilon needs no Gaussian
+        return laplace
+    return min(laplace, NoiseLaw(kind="gaussian", scale=sigma), key=lambda law: law.stddev)
 
 
 def _weighted_sum(position: NDArray[np.int64] | None, counts: NDArray[np.int64], cap: int) -> int:

@@ -7,17 +7,33 @@ instance as `hubermean.mean(..., mechanism=YourMechanism())`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Literal, Protocol
 
+from hubermean.errors import InputError
 from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.release import IntervalRule
 from hubermean.user_table import IntArray, UserTable
 
 Per = Literal["record", "user"]
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the caller knows and takes as public; each mechanism uses some of it and refuses the rest."""
+
+    bounds: Bounds | Sequence[Bounds] | None = None
+    record_cap: int | None = None
+
+    def only(self, *used: str, of: str) -> None:
+        """Refuse what a mechanism would have to ignore."""
+        for one in fields(self):
+            if getattr(self, one.name) is not None and one.name not in used:
+                raise InputError(f"{one.name} is not used by mechanism {of!r}; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,26 @@
+"""The mechanisms that can be asked for by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hubermean.errors import InputError
+from hubermean.mechanisms.clipped import Clipped
+from hubermean.mechanisms.protocol import Known, Mechanism
+
+BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
+    "clipped": Clipped.from_known,
+}
+
+
+def choose(mechanism: str | Mechanism, known: Known) -> Mechanism:
+    """The mechanism of a name, made from what is known; or the caller's own object as it is."""
+    if not isinstance(mechanism, str):
+        known.only(of=mechanism.name)
+        return mechanism
+    if mechanism == "auto":
+        return Clipped.from_known(known)
+    if mechanism not in BY_NAME:
+        names = ", ".join(repr(name) for name in ["auto", *BY_NAME])
+        raise InputError(f"mechanism must be one of {names}, not {mechanism!r}")
+    return BY_NAME[mechanism](known)
