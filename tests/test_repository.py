@@ -1,0 +1,39 @@
+"""The repository keeps its own rules."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_pinned_versions_name_no_host() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert lines
+    assert all(re.fullmatch(r"[A-Za-z0-9_.\-]+==[A-Za-z0-9_.+!]+", line) for line in lines)
+
+
+def test_every_dependency_is_pinned() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(d for extra in project["optional-dependencies"].values() for d in extra),
+    ]
+    names = {re.split(r"[\[<>=!~ ]", requirement)[0].lower() for requirement in wanted} - {"hubermean"}
+    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert names <= pinned
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "proofs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_lemmas_cited_by_code_exist() -> None:
+    for module in (ROOT / "src").rglob("*.py"):
+        for note in re.findall(r"proofs/([a-z-]+\.md)", module.read_text()):
+            assert (ROOT / "proofs" / note).exists(), f"{module.name} cites proofs/{note}"
