@@ -184,3 +184,18 @@ def test_from_means_is_the_same_table_as_from_records() -> None:
     means, counts = np.array([1.25, -3e11, NAN]), np.array([4, 2_000_000, 3])
     table = UserTable.from_means(means, counts)
     assert sums_by_size(table) == [(-6 * 10**17, 2_000_000, 2_000_000), (0, 0, 3), (5, 4, 4)]
+
+
+def test_a_progress_bar_appears_on_a_terminal_past_one_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The slow query runs in a thread, and what it returns or raises reaches the caller all the same."""
+    from hubermean.ingest.session import fetch, open_session
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with open_session((), memory_limit=None, threads=1) as connection:
+        slow = connection.sql("select sum(hash(range) % 7) as s from range(400_000_000)")
+        assert fetch(slow, connection, progress=True).num_rows == 1
+        with pytest.raises(duckdb.Error):
+            fetch(connection.sql("select error('no') from range(3)"), connection, progress=True)
+    assert "Reading and grouping" in capsys.readouterr().err

@@ -46,9 +46,16 @@ def open_session(
         connection = duckdb.connect(":memory:", config=config)
         try:
             allowed = ", ".join(literal(path) for path in paths)
-            connection.execute(f"SET allowed_paths = [{allowed}]").fetchall()
-            connection.execute("SET enable_external_access = false").fetchall()
-            connection.execute("SET lock_configuration = true").fetchall()
+            for setting in (
+                # Progress is measured for a bar of our own; the engine's would print to standard output.
+                "enable_progress_bar = true",
+                "enable_progress_bar_print = false",
+                "progress_bar_time = 0",
+                f"allowed_paths = [{allowed}]",
+                "enable_external_access = false",
+                "lock_configuration = true",
+            ):
+                connection.execute(f"SET {setting}").fetchall()
             yield connection
         finally:
             connection.close()
@@ -100,9 +107,11 @@ def _show_progress(worker: threading.Thread, connection: duckdb.DuckDBPyConnecti
     try:
         with Progress(*bars, console=Console(stderr=True), transient=True) as display:
             task = display.add_task("Reading and grouping by user", total=100.0)
+            reached = 0.0
             while worker.is_alive():
                 worker.join(0.2)
-                display.update(task, completed=max(connection.query_progress(), 0.0))
+                reached = max(reached, connection.query_progress())  # -1 before and after the query
+                display.update(task, completed=reached)
     except KeyboardInterrupt:
         connection.interrupt()
         worker.join()
