@@ -121,6 +121,18 @@ def test_malformed_json_lines_touch_nobody_else(tmp_path: Path) -> None:
     assert read.n_users == 6
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_user_whose_text_is_no_number_keeps_its_place(kind: str, tmp_path: Path) -> None:
+    rows = [("mine", "1"), ("evil", "abc"), ("evil", ""), ("other", "2")]
+    lines = {
+        "csv": ["u,v", *(f"{user},{value}" for user, value in rows)],
+        "jsonl": [f'{{"u": "{user}", "v": "{value}"}}' for user, value in rows],
+    }[kind]
+    (tmp_path / f"t.{kind}").write_text("\n".join(lines))
+    read = user_table(tmp_path / f"t.{kind}", user="u", value="v")
+    assert sums_by_size(read) == [(0, 0, 2), (1, 1, 1), (2, 1, 1)]
+
+
 def test_csv_numbers_are_parsed_alike_whatever_the_others_are(tmp_path: Path) -> None:
     """No guessing of types from content: one user's text does not change another's number."""
     for other in ("1", "abc", "2020-01-01", "true", "1.0000000000001"):

@@ -96,9 +96,8 @@ def _round_binary(
         whole += fine >> 41
         fine &= (1 << 41) - 1
         if shift > 41:
-            whole += 1 << (
-                shift - 42
-            )  # |whole| <= 8e12 * 2^20 + 1 and exponent <= 40 leave room for the half
+            # The half; |whole| <= 8e12 * 2^20 + 1 and exponent <= 40 leave room for it.
+            whole += 1 << (shift - 42)
             whole >>= shift - 41
         else:
             # Clamp before scaling up: whole parts beyond the clamp stay beyond it.
