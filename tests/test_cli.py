@@ -167,6 +167,19 @@ def test_check_says_that_it_is_not_private(folder: Path) -> None:
     assert shown["users"] == 3
 
 
+def test_wrong_usage_is_json_for_machines(folder: Path) -> None:
+    result = run("release", "t.csv", "--epsilon", "abc", "--json", cwd=folder)
+    assert result.returncode == 2
+    assert json.loads(result.stdout)["released"] is False
+
+
+def test_check_survives_extreme_values_and_names(folder: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [1, 1], "its_value": [1.7e308, 1.7e308]}), tmp_path / "t.parquet")
+    result = run("check", "t.parquet", "--user", "v", "--value", "its_value", "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["users"] == 1
+
+
 def test_doctor_finds_this_machine_fit() -> None:
     result = run("doctor", "--json")
     assert result.returncode == 0, result.stdout

@@ -181,7 +181,7 @@ def test_the_roomy_query_gives_the_same_integers(rows: list[tuple[int, float]]) 
     )
     plain = user_table(table, user="u", value="v")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "_with_room", lambda grouped: grouped(True))
+        patch.setattr(read, "_with_room", lambda grouped, once: grouped(True))
         assert sums_by_size(user_table(table, user="u", value="v")) == sums_by_size(plain)
 
 

@@ -178,10 +178,11 @@ def test_a_mechanism_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("means", "counts", "sentence"),
     [
-        (["a"], None, "array of numbers"),
+        (np.array(["a"]), None, "array of numbers"),
         ([[[1.0]]], None, "shape"),
         ([1.0, 2.0], [1], "one whole number per user"),
-        ([1.0, 2.0], [1.5, 2.0], "one whole number per user"),
+        ([1.0, 2.0], np.array([1.5, 2.0]), "one whole number per user"),
+        ([[1.0, 2.0], [3.0]], None, "shape"),
         (np.zeros((3, 0)), None, "shape"),
     ],
 )
@@ -194,6 +195,43 @@ def test_bad_user_means_are_refused(means: object, counts: object, sentence: str
 def test_data_of_no_known_kind_is_refused(data: object) -> None:
     with pytest.raises(hm.InputError, match="data must be"):
         hm.mean(data, user="u", value="v", epsilon=1, bounds=(0, 1), record_cap=1)
+
+
+def test_odd_elements_of_lists_are_judged_one_by_one() -> None:
+    from worlds import sums_by_size
+
+    table = UserTable.from_means([1.0, None, 2**70, "x", 3], [1, 2, 3, None, 2**70])
+    assert [count for _, count, _ in sums_by_size(table)].count(0) == 2
+    masked = UserTable.from_means(np.ma.array([1.0, 9.0], mask=[False, True]))
+    assert sorted(masked.counts.tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("epsilon", [np.float32(0.5), np.int64(2)])
+def test_numpy_scalars_are_numbers(epsilon: float) -> None:
+    bounds = (np.int64(0), np.float64(3))
+    assert hm.mean_of_user_means([1.0, 2.0], epsilon=epsilon, bounds=bounds).epsilon == float(epsilon)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": 10**400},
+        {"epsilon": 1, "delta": 5e-324},
+        {"epsilon": 1, "mechanism": None},
+        {"epsilon": 1e-3, "delta": 1e-5, "counts": [5, 6], "record_cap": 2**32},
+    ],
+)
+def test_extreme_parameters_are_refused_in_words(options: dict[str, object]) -> None:
+    try:
+        release = hm.mean_of_user_means([1.0, 2.0], bounds=(0, 1.999999), **options)  # type: ignore[arg-type]
+    except hm.InputError:
+        return
+    assert 0 <= release.value <= 2
+
+
+def test_levels_close_to_one_have_an_interval() -> None:
+    release = hm.mean_of_user_means([1.0, 2.0], epsilon=1, bounds=(0, 3))
+    assert release.interval(0.9999999999999999) == (0.0, 3.0)
 
 
 def test_every_error_is_one_of_ours() -> None:

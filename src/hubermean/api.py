@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -10,8 +9,8 @@ from typing import Any, get_args
 
 from numpy.typing import ArrayLike
 
-from hubermean.errors import InputError
-from hubermean.ingest import user_table
+from hubermean.errors import InputError, is_real
+from hubermean.ingest import column_names, user_table
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, PublicFacts, Request, choose
 from hubermean.noise import NoiseSource, SystemNoise
 from hubermean.relations import Neighbors
@@ -69,7 +68,7 @@ def mean(
     >>> round(release.value, 3)
     16.5
     """
-    columns = (value,) if isinstance(value, str) else tuple(value)
+    columns = tuple(column_names(value, "value"))
     chosen = choose(mechanism, Known(bounds=bounds, record_cap=record_cap))
     request = _request(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
@@ -142,10 +141,10 @@ def release_table(table: UserTable, request: Request, mechanism: Mechanism, nois
 def _request(
     columns: tuple[str, ...], *, epsilon: float, delta: float, per: str, neighbors: str | Neighbors
 ) -> Request:
-    if not _is_number(epsilon) or not (math.isfinite(epsilon) and 1e-9 <= epsilon <= 1e9):
+    if not (is_real(epsilon) and 1e-9 <= epsilon <= 1e9):
         raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
-    if not _is_number(delta) or not 0.0 <= delta < 1.0:
-        raise InputError(f"delta must be at least 0 and below 1, not {delta!r}")
+    if not (is_real(delta) and (delta == 0 or 1e-100 <= delta < 1)):
+        raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
     if per not in get_args(Per):
         raise InputError(f"per must be 'record' or 'user', not {per!r}")
     return Request(
@@ -155,7 +154,3 @@ def _request(
         neighbors=Neighbors.parse(neighbors),
         per="record" if per == "record" else "user",
     )
-
-
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)

@@ -10,6 +10,8 @@ user's value, nor of any statistic that did not pass a private mechanism.
 
 from __future__ import annotations
 
+from numbers import Real
+
 
 class HubermeanError(Exception):
     """Base of every error raised on purpose; `exit_code` is what the command line returns for it."""
@@ -30,3 +32,8 @@ class NotReleased(HubermeanError):  # noqa: N818 - a public name that says what 
         super().__init__(reason)
         self.epsilon = epsilon
         self.delta = delta
+
+
+def is_real(given: object) -> bool:
+    """Whether a parameter is a number, of Python's or of numpy's; True and False are not meant as numbers."""
+    return isinstance(given, Real) and not isinstance(given, bool)

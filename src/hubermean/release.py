@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hubermean.errors import InputError
+from hubermean.errors import InputError, is_real
 from hubermean.relations import Neighbors
 
 DEFAULT_LEVEL = 0.95
@@ -79,7 +79,7 @@ class Release:
         return pairs[0] if len(pairs) == 1 else pairs
 
     def interval_details(self, level: float = DEFAULT_LEVEL) -> Interval | None:
-        if isinstance(level, bool) or not isinstance(level, int | float) or not 0.0 < level < 1.0:
+        if not is_real(level) or not 0.0 < level < 1.0:
             raise InputError(f"level must lie strictly between 0 and 1, not {level!r}")
         return None if self.interval_rule is None else self.interval_rule.at(level)
 
@@ -126,7 +126,7 @@ class Release:
         details = self.interval_details()
         lines: list[tuple[str, str]] = []
         for position, (column, value) in enumerate(zip(self.columns, self.values, strict=True)):
-            lines.append((f"{column}, {of}", _number(value)))
+            lines.append((f"{_printable(column)}, {of}", _number(value)))
             if details is not None:
                 span = f"{_number(details.low[position])} to {_number(details.high[position])}"
                 lines.append((f"{details.level:.0%} interval ({details.covers})", span))
@@ -158,6 +158,11 @@ class Release:
             for label, text in self.rows()
         )
         return f"<table><caption>hubermean release</caption>{cells}</table>"
+
+
+def _printable(name: str) -> str:
+    """A column name without line breaks and control codes, which a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
 
 
 def _unpack(numbers: tuple[float, ...]) -> float | list[float]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Self
+from decimal import Decimal
+from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hubermean.errors import InputError
+from hubermean.errors import InputError, is_real
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.exact.encoding import encode_binary
 
 IntArray = NDArray[np.int64]
+LARGEST_COUNT = 2**40
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -93,21 +97,52 @@ def _approximate(sums: ExactSums) -> NDArray[np.float64]:
 
 
 def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "iufb":
-            raise TypeError
+    """An array of floats; in a list or an object array, what is no number is NaN, judged one by one."""
+    array = _array(values, name)
+    if array.dtype.kind == "O":
+        if any(isinstance(value, list | tuple | np.ndarray) for value in array.ravel()):
+            raise InputError(f"{name} must have shape (n,) or (n, d), with rows of one length")
+        return np.array([_float(value) for value in array.ravel()], dtype=np.float64).reshape(array.shape)
+    if array.dtype.kind not in "iufb":
+        raise InputError(f"{name} must be an array of numbers")
+    with np.errstate(over="ignore"):
         return array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be an array of numbers") from None
 
 
 def _record_counts(counts: ArrayLike | None, n_users: int) -> IntArray:
     if counts is None:
         return np.ones(n_users, dtype=np.int64)
-    array = np.asarray(counts)
-    if array.dtype.kind not in "iu" or array.shape != (n_users,):
+    array = _array(counts, "counts")
+    if array.shape != (n_users,) or array.dtype.kind not in "iuO":
         raise InputError("counts must be one whole number per user, in the order of the means")
     # A user's own count is forced into range, not refused: a refusal would depend on that user's data.
-    forced: IntArray = np.clip(array, 0, 2**40).astype(np.int64)
+    if array.dtype.kind == "O":
+        return np.array([_count(count) for count in array], dtype=np.int64)
+    forced: IntArray = np.clip(array, 0, LARGEST_COUNT).astype(np.int64)
     return forced
+
+
+def _array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """As an array whose type does not depend on the values of some: lists with odd elements stay objects."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(object), None)
+    try:
+        return values if isinstance(values, np.ndarray) else np.asarray(values, dtype=_list_type(values))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be an array with one row of numbers per user") from None
+
+
+def _list_type(values: ArrayLike) -> Any:
+    return object if isinstance(values, list | tuple) else None
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value) if is_real(value) or isinstance(value, bool | Decimal) else math.nan
+    except (OverflowError, ValueError):
+        return math.nan
+
+
+def _count(value: Any) -> int:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return min(max(int(value), 0), LARGEST_COUNT) if whole else 0

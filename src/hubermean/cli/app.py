@@ -13,7 +13,7 @@ from hubermean._version import __version__
 from hubermean.cli.check import check
 from hubermean.cli.doctor import doctor
 from hubermean.cli.release import release
-from hubermean.errors import HubermeanError
+from hubermean.errors import HubermeanError, InputError
 
 INTERNAL_ERROR = 70  # sysexits' EX_SOFTWARE: a bug of ours, not of the input
 
@@ -48,6 +48,10 @@ def main() -> None:
     """Run the command line; every error of ours is one sentence and an exit code that means something."""
     try:
         app()
+    except SystemExit as stop:
+        if stop.code == InputError.exit_code and "--json" in sys.argv:  # the words are on standard error
+            typer.echo(json.dumps({"released": False, "reason": "wrong usage; see hubermean --help"}))
+        raise
     except HubermeanError as error:
         if "--json" in sys.argv:
             typer.echo(json.dumps({"released": False, "reason": str(error)}))
@@ -57,7 +61,7 @@ def main() -> None:
         place = traceback.extract_tb(error.__traceback__)[-1]
         typer.echo(
             f"error: hubermean failed ({type(error).__name__} in {place.name}, line {place.lineno}); "
-            "nothing was released; please report this",
+            "take the budget as spent, and please report this",
             err=True,
         )
         sys.exit(INTERNAL_ERROR)

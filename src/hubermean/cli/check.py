@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated
+import math
+from typing import Annotated, Any
 
 import typer
 
@@ -27,7 +28,8 @@ def check(
     """Look at a file before releasing from it. [bold]Not private[/bold]: for the data's owner only."""
     seen = unsafe_inspection(file, user=user or None, value=value or [])
     if as_json:
-        typer.echo(json.dumps({"private": False, **dataclasses.asdict(seen)}, indent=2, default=str))
+        shown = {"private": False, **_finite(dataclasses.asdict(seen))}
+        typer.echo(json.dumps(shown, indent=2, default=str, allow_nan=False))
         return
     typer.secho(WARNING, fg="red", bold=True)
     print_table("Columns", ("column", "type"), seen.columns)
@@ -56,3 +58,12 @@ def _counts(seen: UnsafeInspection) -> list[tuple[str, str]]:
 
 def _numbers(numbers: tuple[float | None, ...]) -> str:
     return ", ".join("-" if number is None else f"{number:.6g}" for number in numbers)
+
+
+def _finite(shown: Any) -> Any:
+    """The same with null for numbers that JSON cannot write."""
+    if isinstance(shown, dict):
+        return {key: _finite(value) for key, value in shown.items()}
+    if isinstance(shown, list | tuple):
+        return [_finite(value) for value in shown]
+    return None if isinstance(shown, float) and not math.isfinite(shown) else shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -54,8 +54,7 @@ class Schema:
     def require(self, name: str) -> Any:
         """The type of a column that must exist."""
         if name not in self.types:
-            known = ", ".join(list(self.types)[:40])
-            raise InputError(f"there is no column {name!r}; the columns are: {known}")
+            raise InputError(missing_column(name, list(self.types)))
         return self.types[name]
 
     def key(self, name: str) -> str:
@@ -88,19 +87,20 @@ class Schema:
         if unit is not None:
             number = f"({number} * {float(unit)!r})"
         if resolution is not None:
-            encoding, integer = _in_steps(f"{number} / {float(resolution)!r}", resolution, clamp_infinities)
+            encoding, integer = _in_steps(number, f"/ {float(resolution)!r}", resolution, clamp_infinities)
         elif unit is not None:
             encoding, integer = whole_numbers(unit), column
         elif kind in _FLOATS:
             encoding, integer = _binary(number, clamp_infinities)
         elif kind == "interval":
-            encoding, integer = _in_steps(f"{number} * 1000000.0", Fraction(1, 10**6), clamp_infinities)
+            encoding, integer = _in_steps(number, "* 1000000.0", Fraction(1, 10**6), clamp_infinities)
         elif kind == "decimal":
             encoding, integer = _decimal(column, dict(declared.children))
         elif kind in _WIDE_INTEGERS:
             # Narrow first where all values are positive: the widest unsigned type does not fit a signed one.
             signed = f"greatest({column}, -{INT64_LIMIT})" if kind == "hugeint" else column
-            encoding, integer = whole_numbers(), f"CAST(least({signed}, {INT64_LIMIT}) AS BIGINT)"
+            clamped = f"CAST(least({signed}, {INT64_LIMIT}) AS BIGINT)"
+            encoding, integer = whole_numbers(), _if_present(column, clamped)
         else:
             encoding, integer = whole_numbers(), f"CAST({column} AS INTEGER)" if kind == "boolean" else column
         return ValueColumn(name=name, number=number, encoding=encoding, integer=integer)
@@ -116,14 +116,17 @@ def _binary(number: str, clamp_infinities: bool) -> tuple[Encoding, str]:
     return BINARY, f"CAST({_if_usable(number, inside, largest, clamp_infinities)} AS HUGEINT)"
 
 
-def _in_steps(steps: str, resolution: Fraction, clamp_infinities: bool) -> tuple[Encoding, str]:
-    """A number of steps given as a float, rounded to a whole number and clamped to 64 bits."""
+def _in_steps(
+    number: str, scaling: str, resolution: Fraction, clamp_infinities: bool
+) -> tuple[Encoding, str]:
+    """A float as a number of steps, rounded to a whole number and clamped to 64 bits."""
     limit = 9.2e18
-    largest = f"CAST(sign({steps}) * {limit!r} AS BIGINT)"
+    steps = f"{number} {scaling}"
+    largest = f"CAST(sign({number}) * {limit!r} AS BIGINT)"
     inside = (
         f"CASE WHEN {steps} BETWEEN {-limit!r} AND {limit!r} THEN CAST({steps} AS BIGINT) ELSE {largest} END"
     )
-    return whole_numbers(resolution), _if_usable(steps, inside, largest, clamp_infinities)
+    return whole_numbers(resolution), _if_usable(number, inside, largest, clamp_infinities)
 
 
 def _decimal(column: str, shape: Mapping[str, int]) -> tuple[Encoding, str]:
@@ -137,7 +140,12 @@ def _decimal(column: str, shape: Mapping[str, int]) -> tuple[Encoding, str]:
     limit = int(encoding.limit / encoding.unit)
     rest = f"CAST({column} - trunc({column}) AS DECIMAL(18, {scale}))"
     unscaled = f"CAST(trunc({column}) AS HUGEINT) * {10**scale} + CAST({rest} * {10**scale} AS HUGEINT)"
-    return encoding, f"greatest(least({unscaled}, {limit}), -{limit})"
+    return encoding, _if_present(column, f"greatest(least({unscaled}, {limit}), -{limit})")
+
+
+def _if_present(column: str, expression: str) -> str:
+    """Null where the value is; least and greatest pass over nulls and would make a number of one."""
+    return f"CASE WHEN {column} IS NOT NULL THEN {expression} END"
 
 
 def _if_usable(number: str, finite: str, infinite: str, clamp_infinities: bool) -> str:
@@ -148,6 +156,21 @@ def _if_usable(number: str, finite: str, infinite: str, clamp_infinities: bool) 
     """
     rest = f" WHEN isinf({number}) THEN {infinite}" if clamp_infinities else ""
     return f"CASE WHEN isfinite({number}) THEN {finite}{rest} END"
+
+
+def missing_column(name: str, existing: Sequence[str]) -> str:
+    """What to say of a column that is not there; a first line that holds numbers is no header and is not shown."""
+    if any(map(_is_number, existing)):
+        return f"there is no column {name!r}, and the first line does not look like a header; add one"
+    return f"there is no column {name!r}; the columns are: {', '.join(existing[:40])}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _readable(kind: Any) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
-import io
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ _KINDS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
+LONGEST_LINE = 64_000_000
+"""Bytes of the longest CSV record that is read; a longer one is dropped. JSON lines may be twice as long."""
 _SUPPORTED = (
     "Parquet (.parquet, .pq), CSV (.csv, .tsv), JSON lines (.jsonl, .ndjson); text may be gzipped (.gz)"
 )
@@ -54,7 +56,7 @@ class FileSet:
             )
         kind, delimiter = kinds.pop()
         for path in paths:
-            if os.path.getsize(path) == 0:
+            if kind != "json" and os.path.getsize(path) == 0:  # the others lack a header then
                 raise InputError(f"{path} is empty; give a file with a header or a schema")
         header = _common_header(paths, delimiter) if kind == "csv" else ()
         return cls(kind=kind, paths=paths, delimiter=delimiter, header=header)
@@ -66,16 +68,19 @@ class FileSet:
             case "parquet":
                 return f"read_parquet({paths}, union_by_name = true, hive_partitioning = false)"
             case "csv":
-                # strict_mode = false: in strict mode one malformed field empties the records around it.
+                # One reader from front to back: several would start in the middle of quoted fields and read their
+                # lines as records. Lenient about fields (strict_mode, null_padding) and bytes (latin-1 has no invalid
+                # ones, and keeps equal keys equal): a malformed record must not touch any other, nor vanish.
                 return (
                     f"read_csv({paths}, auto_detect = false, header = true, delim = {literal(self.delimiter)}, "
                     f"quote = '\"', escape = '\"', columns = {_as_text(self.header)}, "
-                    "ignore_errors = true, strict_mode = false)"
+                    "ignore_errors = true, strict_mode = false, null_padding = true, parallel = false, "
+                    f"encoding = 'latin-1', max_line_size = {LONGEST_LINE}, buffer_size = {2 * LONGEST_LINE})"
                 )
             case _:
                 return (
                     f"read_json({paths}, format = 'newline_delimited', columns = {_as_text(columns)}, "
-                    "ignore_errors = true)"
+                    f"ignore_errors = true, maximum_object_size = {2 * LONGEST_LINE})"
                 )
 
 
@@ -108,6 +113,8 @@ def _expand(text: str) -> tuple[str, ...]:
         raise InputError(f"there is no file {text}; check the path")
     paths = tuple(os.path.abspath(path) for path in found)
     for path in paths:
+        if not _is_text(path):
+            raise InputError("a file name holds bytes that are not text; rename the file")
         if not os.access(path, os.R_OK):
             raise InputError(f"{path} cannot be opened; check its permissions")
         if glob.has_magic(path):
@@ -139,11 +146,19 @@ def _common_header(paths: Sequence[str], delimiter: str) -> tuple[str, ...]:
 
 def _header(path: str, delimiter: str) -> tuple[str, ...]:
     try:
-        opened = gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # noqa: SIM115
-        with opened, io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text:
-            line = text.readline(1 << 20)
-    except (OSError, EOFError, UnicodeDecodeError):
+        with gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb") as opened:
+            # Only the first line is looked at, byte for byte: what follows must not decide anything here.
+            line = opened.readline(1 << 20).decode("utf-8-sig")
+            return tuple(next(csv.reader([line], delimiter=delimiter), ()))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error):
         raise InputError(
             f"{path} has no readable header line; write it as UTF-8 text with a header"
         ) from None
-    return tuple(next(csv.reader([line], delimiter=delimiter), ()))
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

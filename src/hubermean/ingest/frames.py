@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hubermean.errors import InputError
+from hubermean.ingest.columns import missing_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,10 +21,14 @@ _SECONDS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6)
 
 @dataclass(frozen=True, kw_only=True)
 class ArrowSource:
-    """Columns ready for the engine; `units` gives the seconds of columns that were durations."""
+    """Columns ready for the engine; `units` gives the seconds of columns that were durations.
+
+    `once` marks a stream, which cannot be read again.
+    """
 
     data: Any
     units: dict[str, Fraction]
+    once: bool = False
 
 
 def is_duckdb_relation(data: Any) -> bool:
@@ -36,24 +44,24 @@ def arrow_source(data: Any, users: Sequence[str], values: Sequence[str]) -> Arro
 
     names = [*users, *values]
     if known.is_pandas_dataframe(data):
-        _require(names, [str(name) for name in data.columns])
-        return _without_durations(_from_pandas(data, users, values))
+        _require(names, list(data.columns))
+        return _plain(_from_pandas(data, users, values))
     if known.is_polars_lazyframe(data):
         _require(names, data.collect_schema().names())
         data = data.select(names).collect()
     if known.is_polars_dataframe(data):
         _require(names, data.columns)
-        return _without_durations(data.select(names).to_arrow())
+        return _plain(data.select(names).to_arrow())
     if known.is_pyarrow_table(data):
         _require(names, data.column_names)
-        return _without_durations(data.select(names))
+        return _plain(data.select(names))
     return _from_arrow_stream(data, names)
 
 
-def _require(names: Sequence[str], existing: Sequence[str]) -> None:
+def _require(names: Sequence[str], existing: Sequence[Any]) -> None:
     for name in names:
         if name not in existing:
-            raise InputError(f"there is no column {name!r}; the columns are: {', '.join(existing[:40])}")
+            raise InputError(missing_column(name, [str(one) for one in existing]))
         if list(existing).count(name) > 1:
             raise InputError(f"there are several columns {name!r}; give each column its own name")
 
@@ -65,10 +73,10 @@ def _from_pandas(data: Any, users: Sequence[str], values: Sequence[str]) -> pa.T
     columns = {}
     for name in users:
         series = data[name]
-        if isinstance(series.dtype, pd.CategoricalDtype) or series.dtype == object:
-            # Python objects have no declared type; two keys are one user when they are equal.
-            codes = pd.factorize(_hashable(series) if series.dtype == object else series)[0]
-            columns[name] = pa.array(codes, mask=codes < 0)
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            columns[name] = _numbered(series.cat.codes.to_numpy())
+        elif series.dtype == object or getattr(series.dtype, "storage", "") == "python":
+            columns[name] = _numbered(_equal_keys(series))
         else:
             columns[name] = pa.array(series)
     for name in values:
@@ -82,26 +90,41 @@ def _from_pandas(data: Any, users: Sequence[str], values: Sequence[str]) -> pa.T
     return pa.table(columns)
 
 
-def _hashable(series: Any) -> Any:
-    """Keys that cannot be compared name no user; each is judged on its own."""
+def _equal_keys(keys: Iterable[Any]) -> NDArray[np.int64]:
+    """A number per distinct key, -1 where a key is missing or cannot be compared.
 
-    def key(value: Any) -> Any:
+    Python objects have no declared type, and inferring one from all of them would let one key change the others;
+    so each is looked at as it is, and two keys are one user when they are equal.
+    """
+    numbers: dict[Any, int] = {}
+
+    def number(key: Any) -> int:
         try:
-            hash(value)
-        except TypeError:
-            return None
-        return value
+            missing = key is None or bool(
+                key != key
+            )  # NaN differs from itself; pandas.NA refuses to be a bool
+            return -1 if missing else numbers.setdefault(key, len(numbers))
+        except Exception:  # noqa: BLE001 - a key's own code may fail in any way; it then names nobody
+            return -1
 
-    return series.map(key)
+    return np.array([number(key) for key in keys], dtype=np.int64)
+
+
+def _numbered(codes: NDArray[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(codes, mask=codes < 0)
 
 
 def _from_arrow_stream(data: Any, names: Sequence[str]) -> ArrowSource:
-    """Anything that speaks the Arrow stream interface, and Arrow's own data sets; read once, in batches."""
+    """Anything that speaks the Arrow stream interface, and Arrow's own data sets; read in batches."""
     import pyarrow as pa
     import pyarrow.dataset as ds
 
     if isinstance(data, ds.Dataset):
         _require(names, data.schema.names)
+        if all(_is_plain(data.schema.field(name).type) for name in names):
+            return ArrowSource(data=data, units={})
         reader = data.scanner(columns=list(names)).to_reader()
     elif isinstance(data, pa.RecordBatchReader):
         reader = data
@@ -113,16 +136,13 @@ def _from_arrow_stream(data: Any, names: Sequence[str]) -> ArrowSource:
             f"not {type(data).__name__}"
         )
     _require(names, reader.schema.names)
-    for name in names:
-        if pa.types.is_duration(reader.schema.field(name).type) or not _supported(
-            reader.schema.field(name).type
-        ):
-            return _without_durations(reader.read_all().select(list(names)))
-    return ArrowSource(data=reader, units={})
+    if all(_is_plain(reader.schema.field(name).type) for name in names):
+        return ArrowSource(data=reader, units={}, once=True)
+    return _plain(reader.read_all().select(list(names)))
 
 
-def _without_durations(table: pa.Table) -> ArrowSource:
-    """Durations as the integers they are; half floats widened; types the engine lacks refused by name."""
+def _plain(table: pa.Table) -> ArrowSource:
+    """Types that the engine would convert, and fail for some values, as the integers they are stored as."""
     import pyarrow as pa
 
     units = {}
@@ -131,14 +151,23 @@ def _without_durations(table: pa.Table) -> ArrowSource:
         if pa.types.is_duration(kind):
             units[field.name] = _SECONDS[kind.unit]
             table = table.set_column(position, field.name, table.column(position).cast(pa.int64()))
+        elif pa.types.is_timestamp(kind):
+            table = table.set_column(position, field.name, table.column(position).cast(pa.int64()))
         elif pa.types.is_float16(kind):
             table = table.set_column(position, field.name, table.column(position).cast(pa.float32()))
-        elif not _supported(kind):
+        elif pa.types.is_decimal256(kind) or pa.types.is_null(kind):
             raise InputError(f"column {field.name!r} has type {kind}, which cannot be read; convert it first")
     return ArrowSource(data=table, units=units)
 
 
-def _supported(kind: Any) -> bool:
+def _is_plain(kind: Any) -> bool:
     import pyarrow as pa
 
-    return not (pa.types.is_decimal256(kind) or pa.types.is_float16(kind) or pa.types.is_null(kind))
+    types = pa.types
+    return not (
+        types.is_duration(kind)
+        or types.is_timestamp(kind)
+        or types.is_float16(kind)
+        or types.is_decimal256(kind)
+        or types.is_null(kind)
+    )

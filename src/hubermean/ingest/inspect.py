@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubermean.ingest.files import identifier
-from hubermean.ingest.read import open_source, user_and_value_names
-from hubermean.ingest.session import quiet_errors
+from hubermean.ingest.read import column_names, open_source
+from hubermean.ingest.session import quietly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,35 +37,38 @@ def unsafe_inspection(
     data: Any, *, user: str | Sequence[str] | None, value: Sequence[str]
 ) -> UnsafeInspection:
     """Columns, counts and ranges of `data`; not private."""
-    users = [] if user is None else user_and_value_names(user, "user")
+    users = [] if user is None else column_names(user, "user")
     with open_source(data, users, list(value), memory_limit=None, threads=None) as source:
         has_user = " AND ".join([source.schema.key(name) for name in users] or ["true"])
         readers = [source.schema.value(name, resolution=None, clamp_infinities=False) for name in value]
         keys = ", ".join(identifier(name) for name in users)
-        with quiet_errors("the data could not be read to the end; check that it is complete and well formed"):
+
+        def look() -> UnsafeInspection:
             records, without = source.run(
                 f"SELECT count(*), count(*) FILTER (NOT ({has_user})) FROM {source.name}"
             ).fetchall()[0]
             spread = None
             if users:
                 spread = source.run(
-                    f"SELECT count(*), quantile_disc(c, [0, 0.5, 0.9, 0.99, 1]) FROM "
-                    f"(SELECT count(*) AS c FROM {source.name} WHERE {has_user} GROUP BY {keys})"
+                    f"SELECT count(*), quantile_disc(its_count, [0, 0.5, 0.9, 0.99, 1]) FROM "
+                    f"(SELECT count(*) AS its_count FROM {source.name} WHERE {has_user} GROUP BY {keys})"
                 ).fetchall()[0]
             columns = []
             for reader in readers:
                 number = f"CAST({reader.number} AS DOUBLE)"
                 one = source.run(
-                    f"SELECT count(*) FILTER (v IS NULL OR NOT isfinite(v)), min(v) FILTER (isfinite(v)), "
-                    f"median(v) FILTER (isfinite(v)), max(v) FILTER (isfinite(v)) "
-                    f"FROM (SELECT {number} AS v FROM {source.name} WHERE {has_user})"
+                    f"SELECT count(*) FILTER (its_value IS NULL OR NOT isfinite(its_value)), "
+                    f"min(its_value) FILTER (isfinite(its_value)), median(its_value) FILTER (isfinite(its_value)), "
+                    f"max(its_value) FILTER (isfinite(its_value)) "
+                    f"FROM (SELECT {number} AS its_value FROM {source.name} WHERE {has_user})"
                 ).fetchall()[0]
                 means = None
                 if users:
                     means = source.run(
-                        f"SELECT quantile_cont(m, [0, 0.01, 0.5, 0.99, 1]) FROM (SELECT avg(v) AS m FROM "
-                        f"(SELECT {keys}, {number} AS v FROM {source.name} WHERE {has_user}) "
-                        f"WHERE isfinite(v) GROUP BY {keys})"
+                        f"SELECT quantile_cont(its_mean, [0, 0.01, 0.5, 0.99, 1]) FROM "
+                        f"(SELECT avg(its_value) AS its_mean FROM "
+                        f"(SELECT {keys}, {number} AS its_value FROM {source.name} WHERE {has_user}) "
+                        f"WHERE isfinite(its_value) GROUP BY {keys})"
                     ).fetchall()[0][0]
                 columns.append(
                     UnsafeColumn(
@@ -77,11 +80,15 @@ def unsafe_inspection(
                         user_means=None if means is None else tuple(means),
                     )
                 )
-        return UnsafeInspection(
-            columns=tuple((name, str(kind)) for name, kind in source.schema.types.items()),
-            records=records,
-            records_without_user=without if users else None,
-            users=None if spread is None else spread[0],
-            records_per_user=None if spread is None or spread[1] is None else tuple(spread[1]),
-            values=tuple(columns),
+            return UnsafeInspection(
+                columns=tuple((name, str(kind)) for name, kind in source.schema.types.items()),
+                records=records,
+                records_without_user=without if users else None,
+                users=None if spread is None else spread[0],
+                records_per_user=None if spread is None or spread[1] is None else tuple(spread[1]),
+                values=tuple(columns),
+            )
+
+        return quietly(
+            look, "the data could not be read to the end; check that it is complete and well formed"
         )

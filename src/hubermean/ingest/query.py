@@ -18,10 +18,6 @@ class SqlQuery:
     query: str
     files: tuple[tuple[str, FileSet], ...]
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return tuple(path for _, files in self.files for path in files.paths)
-
 
 def sql(
     query: str,
@@ -31,8 +27,9 @@ def sql(
     """A table made by one SELECT, for use as the `data` of `hubermean.mean`.
 
     Each file is a table in the query: under its own name without the ending when `files` is a list, under
-    the key when it is a mapping. Parquet and CSV files can also be named in the query by their full path.
-    The query runs read-only, sees no file that is not named, and is not run before the release.
+    the key when it is a mapping. Parquet files can also be named in the query by their full path; CSV files are
+    loaded as tables of text before it runs. The query runs read-only, sees no file that is not named, and is
+    not run before the release.
 
     A release protects users as they stand in the *result* of the query. A query that mixes users (joins,
     window functions, aggregates over several users) can carry one user's data into another's row; keeping

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from hubermean.errors import InputError
 from hubermean.ingest.columns import Schema
-from hubermean.ingest.files import FileSet, identifier
+from hubermean.ingest.files import FileSet, identifier, literal
 from hubermean.ingest.frames import arrow_source, is_duckdb_relation
 from hubermean.ingest.grouping import grouping_query, read_user_table
 from hubermean.ingest.query import SqlQuery
-from hubermean.ingest.session import fetch, open_session, quiet_errors
+from hubermean.ingest.session import fetch, open_session, quietly
 from hubermean.user_table import UserTable
 
 if TYPE_CHECKING:
@@ -29,12 +29,16 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Something the engine can select from. `relation` is None where `connection` knows it by `name`."""
+    """Something the engine can select from; `once` if it cannot be read again.
+
+    `relation` is None where `connection` knows it by `name`.
+    """
 
     name: str
     schema: Schema
     connection: duckdb.DuckDBPyConnection | None
     relation: duckdb.DuckDBPyRelation | None = None
+    once: bool = False
 
     def run(self, query: str) -> duckdb.DuckDBPyRelation:
         if self.relation is not None:
@@ -82,7 +86,7 @@ def user_table(
     - each record is judged by itself: its values and the declared types of its columns, nothing else;
     - no user id is kept, and no error message quotes data.
     """
-    users, values = user_and_value_names(user, "user"), user_and_value_names(value, "value")
+    users, values = column_names(user, "user"), column_names(value, "value")
     if overlap := set(users) & set(values):
         raise InputError(f"column {sorted(overlap)[0]!r} is both user and value; name two different columns")
     step = _resolution(resolution)
@@ -101,22 +105,27 @@ def user_table(
             )
             return read_user_table(fetch(source.run(query), source.connection, progress=progress), readers)
 
-        with quiet_errors(_UNREADABLE):
-            return _with_room(grouped)
+        return quietly(lambda: _with_room(grouped, once=source.once), _UNREADABLE)
 
 
-def _with_room(grouped: Callable[[bool], UserTable]) -> UserTable:
-    """Group in one 128-bit sum, or in two parts where that overflows; the integers are the same."""
+def _with_room(grouped: Callable[[bool], UserTable], *, once: bool) -> UserTable:
+    """Group in one 128-bit sum, or in two parts where that overflows; the integers are the same.
+
+    What can be read only once is grouped in two parts at once.
+    """
     import duckdb
 
+    if not once:
+        with contextlib.suppress(duckdb.OutOfRangeException):
+            return grouped(False)
+    return grouped(True)
+
+
+def column_names(given: str | Sequence[str], what: str) -> list[str]:
     try:
-        return grouped(False)
-    except duckdb.OutOfRangeException:
-        return grouped(True)
-
-
-def user_and_value_names(given: str | Sequence[str], what: str) -> list[str]:
-    names = [given] if isinstance(given, str) else list(given)
+        names = [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        names = []
     if not names or not all(isinstance(name, str) and name for name in names):
         raise InputError(f"{what} must be a column name or a list of column names")
     if len(set(names)) != len(names):
@@ -146,28 +155,39 @@ def open_source(
         with open_session(files.paths, memory_limit=memory_limit, threads=threads) as connection:
             yield _file_source(files, connection, [*users, *values])
     elif isinstance(data, SqlQuery):
-        with open_session(data.paths, memory_limit=memory_limit, threads=threads) as connection:
+        # Text files are loaded first and then shut out: a query that named their path would have the engine guess
+        # their types from the content.
+        tables = [(name, files.scan(())) for name, files in data.files if files.kind != "parquet"]
+        paths = [path for _, files in data.files if files.kind == "parquet" for path in files.paths]
+        with open_session(paths, memory_limit=memory_limit, threads=threads, tables=tables) as connection:
             yield _query_source(data, connection)
     elif is_duckdb_relation(data):
         if memory_limit is not None or threads is not None:
             raise InputError(
                 "a DuckDB relation runs in its own connection; set memory_limit and threads there"
             )
-        yield Source(name="hubermean_source", schema=_schema(data), connection=None, relation=data)
+        yield Source(name=f"hubermean_{id(data):x}", schema=_schema(data), connection=None, relation=data)
     else:
-        with quiet_errors(_UNREADABLE):
-            source = arrow_source(data, users, values)
+        source = quietly(lambda: arrow_source(data, users, values), _UNREADABLE)
         with open_session((), memory_limit=memory_limit, threads=threads) as connection:
-            with quiet_errors("the data frame has a column of a type that cannot be read; convert it first"):
+
+            def registered() -> duckdb.DuckDBPyRelation:
                 connection.register("frame", source.data)
-                columns = connection.sql("SELECT * FROM frame")
-            yield Source(name="frame", schema=_schema(columns, units=source.units), connection=connection)
+                return connection.sql("SELECT * FROM frame")
+
+            columns = quietly(
+                registered, "the data frame has a column of a type that cannot be read; convert it first"
+            )
+            schema = _schema(columns, units=source.units)
+            yield Source(name="frame", schema=schema, connection=connection, once=source.once)
 
 
 def _file_source(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Source:
     scan = files.scan(columns)
-    with quiet_errors(f"{files.paths[0]} cannot be read as {files.kind}; check that it is complete"):
-        relation = connection.sql(f"SELECT * FROM {scan}")
+    broken = f"{files.paths[0]} cannot be read as {files.kind}; check that it is complete"
+    relation = quietly(lambda: connection.sql(f"SELECT * FROM {scan}"), broken)
+    if files.kind == "parquet" and len(files.paths) > 1:
+        _require_one_type(files, connection, columns)
     return Source(
         name=scan, schema=_schema(relation, text_values=files.kind != "parquet"), connection=connection
     )
@@ -177,8 +197,11 @@ def _query_source(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> Sour
     import duckdb
 
     for name, files in data.files:
-        with quiet_errors(f"{files.paths[0]} cannot be read as {files.kind}; check that it is complete"):
-            connection.execute(f"CREATE VIEW {identifier(name)} AS SELECT * FROM {files.scan(())}").fetchall()
+        if files.kind == "parquet":
+            view = f"CREATE VIEW {identifier(name)} AS SELECT * FROM {files.scan(())}"
+            broken = f"{files.paths[0]} cannot be read as parquet; check that it is complete"
+            quietly(lambda view=view: connection.execute(view).fetchall(), broken)  # type: ignore[misc]
+    problem = ""
     try:
         statements = duckdb.extract_statements(data.query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -189,10 +212,29 @@ def _query_source(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> Sour
         relation = connection.sql("SELECT * FROM hubermean_query")
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         # These speak of the query and of schemas, never of rows.
-        raise InputError(f"the query cannot be run: {str(error).splitlines()[0]}") from None
+        problem = f"the query cannot be run: {str(error).splitlines()[0]}"
     except duckdb.Error:
-        raise InputError("the query cannot be run; it may only read the files named in files=") from None
+        problem = "the query cannot be run; it may only read the files named in files="
+    if problem:
+        raise InputError(problem)
     return Source(name="hubermean_query", schema=_schema(relation), connection=connection)
+
+
+def _require_one_type(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+    """Refuse files that store a column in different types: made one type, different users could become one."""
+    paths = "[" + ", ".join(literal(path) for path in files.paths) + "]"
+    names = ", ".join(literal(name) for name in columns)
+    different = quietly(
+        lambda: connection.sql(
+            f"SELECT name FROM parquet_schema({paths}) WHERE name IN ({names}) GROUP BY name "
+            "HAVING count(DISTINCT concat_ws('/', type, converted_type, logical_type, scale, precision)) > 1"
+        ).fetchall(),
+        "the files cannot be read as parquet; check that they are complete",
+    )
+    if different:
+        raise InputError(
+            f"column {different[0][0]!r} has different types in different files; write it with one"
+        )
 
 
 def _schema(

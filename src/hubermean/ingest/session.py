@@ -7,30 +7,41 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
-from hubermean.ingest.files import literal
+from hubermean.ingest.files import identifier, literal
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+T = TypeVar("T")
+MOST_THREADS = 1024
 _SIZE = re.compile(r"\s*\d+(\.\d+)?\s*(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*", re.IGNORECASE)
 
 
 @contextlib.contextmanager
 def open_session(
-    paths: Sequence[str], *, memory_limit: str | None, threads: int | None
+    paths: Sequence[str],
+    *,
+    memory_limit: str | None,
+    threads: int | None,
+    tables: Sequence[tuple[str, str]] = (),
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that can read `paths` and nothing else, and that cleans up after itself."""
+    """A connection that can read `paths` and nothing else, and that cleans up after itself.
+
+    `tables` are named scans that are loaded before everything else is shut out.
+    """
     import duckdb
 
     if memory_limit is not None and not (isinstance(memory_limit, str) and _SIZE.fullmatch(memory_limit)):
         raise InputError(f"memory_limit must be a size such as '2GB', not {memory_limit!r}")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise InputError(f"threads must be a whole number of at least 1, not {threads!r}")
+    if threads is not None and (
+        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS
+    ):
+        raise InputError(f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}")
     with tempfile.TemporaryDirectory(prefix="hubermean-") as scratch:
         config: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": "false",
@@ -43,8 +54,17 @@ def open_session(
             config["memory_limit"] = memory_limit.strip()
         if threads is not None:
             config["threads"] = str(threads)
-        connection = duckdb.connect(":memory:", config=config)
+        connection = quietly(
+            lambda: duckdb.connect(":memory:", config=config),
+            f"the engine does not take memory_limit={memory_limit!r}; give a size such as '2GB'",
+        )
         try:
+            for name, scan in tables:
+                load = f"CREATE TABLE {identifier(name)} AS SELECT * FROM {scan}"
+                quietly(
+                    lambda load=load: connection.execute(load).fetchall(),  # type: ignore[misc]
+                    f"the file behind table {name} cannot be read to the end; check that it is complete",
+                )
             allowed = ", ".join(literal(path) for path in paths)
             for setting in (
                 # Progress is measured for a bar of our own; the engine's would print to standard output.
@@ -61,18 +81,21 @@ def open_session(
             connection.close()
 
 
-@contextlib.contextmanager
-def quiet_errors(what: str) -> Iterator[None]:
-    """Replace the engine's error, whose text may quote data, by one fixed sentence."""
+def quietly(work: Callable[[], T], what: str) -> T:
+    """Do some work of the engine's; its error, whose text may quote data, becomes one fixed sentence.
+
+    The new error is raised outside the handler of the old one, so that it does not even carry it as context.
+    """
     import duckdb
     import pyarrow as pa
 
     try:
-        yield
+        return work()
     except InputError:
         raise
     except (duckdb.Error, pa.ArrowException, UnicodeError, ValueError, TypeError, OSError, RuntimeError):
-        raise InputError(what) from None
+        pass
+    raise InputError(what)
 
 
 def fetch(

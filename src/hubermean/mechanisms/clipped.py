@@ -7,6 +7,7 @@ noise is added to both; the ratio gives the mean. Proof: proofs/clipped.md.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubermean.errors import InputError
+from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
 from hubermean.exact.sums import BLOCK
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, PublicFacts, Request
@@ -63,7 +64,7 @@ class Clipped:
         """The bounds of each column."""
         given: Any = self.bounds
         try:
-            if all(isinstance(bound, int | float) and not isinstance(bound, bool) for bound in given):
+            if all(is_real(bound) for bound in given):
                 low, high = given
                 return [(float(low), float(high))] * (dimension or 1)
             pairs = [(float(low), float(high)) for low, high in given]
@@ -94,7 +95,7 @@ class Clipped:
             Grid.choose(bounds, column, noise_factor=_noise_factor(cap, request))
             for bounds, column in zip(pairs, facts.columns, strict=True)
         )
-        laws = tuple(_noise_law(grid.levels, cap, request) for grid in grids)
+        laws = _noise_laws([grid.levels for grid in grids], cap, request)
         total_weight = None
         if facts.record_counts is not None:
             total_weight = _weighted_sum(None, facts.record_counts, cap)
@@ -221,8 +222,8 @@ class NoiseInterval:
     def at(self, level: float) -> Interval:
         low, high = [], []
         for position, law in enumerate(self.laws):
-            terms = len(self.noisy[position])
-            bound = law.bound(level ** (1.0 / terms))
+            # All terms stay within a bound that each exceeds with probability 1 - level^(1 / terms).
+            bound = law.bound(-math.expm1(math.log(level) / len(self.noisy[position])))
             low.append(self.share_to_value(position, -bound, bound))
             high.append(self.share_to_value(position, bound, -bound))
         return Interval(level=level, low=tuple(low), high=tuple(high), covers="noise only")
@@ -249,26 +250,37 @@ def _noise_factor(cap: int, request: Request) -> float:
     return _sensitivity_factor(request.neighbors) * cap * len(request.columns) / min(request.epsilon, 1.0)
 
 
-def _noise_law(levels: int, cap: int, request: Request) -> NoiseLaw:
-    """The less noisy of Laplace and Gaussian, by their public scales (proofs/clipped.md, Theorem 1)."""
-    dimension = len(request.columns)
-    factor = _sensitivity_factor(request.neighbors)
-    laplace = NoiseLaw(
-        kind="laplace", scale=laplace_scale(request.epsilon, sensitivity=factor * cap * levels * dimension)
+def _noise_laws(levels: Sequence[int], cap: int, request: Request) -> tuple[NoiseLaw, ...]:
+    """A law per column, all of one kind: the less noisy by public scales (proofs/clipped.md, Theorem 1)."""
+    laplace = tuple(_laplace(width, cap, request) for width in levels)
+    kinds = [laplace]
+    if request.delta > 0.0:
+        # So large an epsilon that Gaussian noise would be finer than the grid needs no Gaussian.
+        with contextlib.suppress(InputError):
+            kinds.append(tuple(_gaussian(width, cap, request) for width in levels))
+    chosen = min(
+        kinds, key=lambda laws: sum(law.stddev / width for law, width in zip(laws, levels, strict=True))
     )
-    if laplace.scale > LARGEST_SCALE:
+    if max(law.scale for law in chosen) > LARGEST_SCALE:
         raise InputError("epsilon is too small for this record_cap; raise epsilon or lower record_cap")
-    if request.delta == 0.0:
-        return laplace
-    coordinates = dimension if request.neighbors.counts_are_public else 2 * dimension
-    squared = factor * dimension * (cap * levels) ** 2
-    try:
-        sigma = discrete_gaussian_sigma(
-            request.epsilon, request.delta, sensitivity=math.isqrt(squared - 1) + 1, dimension=coordinates
-        )
-    except InputError:  # the noise would be finer than the grid: so large an epsilon needs no Gaussian
-        return laplace
-    return min(laplace, NoiseLaw(kind="gaussian", scale=sigma), key=lambda law: law.stddev)
+    return chosen
+
+
+def _laplace(levels: int, cap: int, request: Request) -> NoiseLaw:
+    sensitivity = _sensitivity_factor(request.neighbors) * cap * levels * len(request.columns)
+    return NoiseLaw(kind="laplace", scale=laplace_scale(request.epsilon, sensitivity=sensitivity))
+
+
+def _gaussian(levels: int, cap: int, request: Request) -> NoiseLaw:
+    dimension = len(request.columns)
+    squared = _sensitivity_factor(request.neighbors) * dimension * (cap * levels) ** 2
+    sigma = discrete_gaussian_sigma(
+        request.epsilon,
+        request.delta,
+        sensitivity=math.isqrt(squared - 1) + 1,
+        dimension=dimension if request.neighbors.counts_are_public else 2 * dimension,
+    )
+    return NoiseLaw(kind="gaussian", scale=sigma)
 
 
 def _weighted_sum(position: NDArray[np.int64] | None, counts: NDArray[np.int64], cap: int) -> int:

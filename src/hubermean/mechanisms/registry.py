@@ -16,6 +16,8 @@ BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
 def choose(mechanism: str | Mechanism, known: Known) -> Mechanism:
     """The mechanism of a name, made from what is known; or the caller's own object as it is."""
     if not isinstance(mechanism, str):
+        if not all(hasattr(mechanism, needed) for needed in ("name", "check", "prepare")):
+            raise InputError("mechanism must be a name, or an object with name, check and prepare")
         known.only(of=mechanism.name)
         return mechanism
     if mechanism == "auto":

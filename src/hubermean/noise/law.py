@@ -29,9 +29,8 @@ class NoiseLaw:
             return source.discrete_laplace(self.scale, size)
         return source.discrete_gaussian(self.scale, size)
 
-    def bound(self, level: float) -> float:
-        """A bound that |noise| stays within with probability at least `level`."""
-        tail = 1.0 - level
+    def bound(self, tail: float) -> float:
+        """A bound that |noise| exceeds with probability at most `tail`."""
         if self.kind == "laplace":
             # P(|X| > t) = 2 r^(t + 1) / (1 + r) for whole t >= 0, with r = exp(-1 / scale).
             return self.scale * math.log(2.0 / (tail * (1.0 + math.exp(-1.0 / self.scale))))
