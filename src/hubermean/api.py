@@ -30,6 +30,8 @@ def mean(
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
+    threshold: float | None = None,
+    radius: float | None = None,
     resolution: float | Decimal | Fraction | None = None,
     non_finite: str = "drop",
     memory_limit: str | None = None,
@@ -47,10 +49,12 @@ def mean(
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
         neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
-        mechanism: "auto", "clipped", or an object with the protocol of `hubermean.mechanisms`.
+        mechanism: "auto", "clipped", "winsorized", or an object with the protocol of `hubermean.mechanisms`.
         bounds: (low, high) that user means are clamped to, or one pair per column. Public: take it from
             knowledge of the quantity, not from the data.
         record_cap: the most records a user counts for, with `per="record"`. Public.
+        threshold: a distance from the true mean within which most user means lie. Public.
+        radius: the true mean of every column lies in [-radius, radius]. Public.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use.
@@ -69,7 +73,9 @@ def mean(
     16.5
     """
     columns = tuple(column_names(value, "value"))
-    chosen = choose(mechanism, Known(bounds=bounds, record_cap=record_cap))
+    chosen = choose(
+        mechanism, Known(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+    )
     request = _request(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
     table = user_table(
@@ -97,6 +103,8 @@ def mean_of_user_means(
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
+    threshold: float | None = None,
+    radius: float | None = None,
 ) -> Release:
     """`mean` for people who hold one mean per user already.
 
@@ -107,7 +115,9 @@ def mean_of_user_means(
 
     The other arguments are those of `mean`.
     """
-    chosen = choose(mechanism, Known(bounds=bounds, record_cap=record_cap))
+    chosen = choose(
+        mechanism, Known(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+    )
     table = UserTable.from_means(means, counts)
     per = per or ("user" if counts is None else "record")
     request = _request(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)

@@ -22,13 +22,17 @@ def release(
     neighbors: Annotated[
         str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
     ] = "replace-user",
-    mechanism: Annotated[str, typer.Option(help="'auto' or 'clipped'.")] = "auto",
+    mechanism: Annotated[str, typer.Option(help="'auto', 'clipped' or 'winsorized'.")] = "auto",
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(help="Public LOW HIGH that user means are clamped to.")
     ] = None,
     record_cap: Annotated[
         int | None, typer.Option(help="Public cap on the records a user counts for.")
     ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Public distance from the mean that most user means keep within.")
+    ] = None,
+    radius: Annotated[float | None, typer.Option(help="Public bound on the magnitude of the mean.")] = None,
     resolution: Annotated[float | None, typer.Option(help="Public step that values are rounded to.")] = None,
     non_finite: Annotated[str, typer.Option(help="'drop' or 'clamp' infinite values.")] = "drop",
     memory_limit: Annotated[str | None, typer.Option(help="Memory for grouping, such as 2GB.")] = None,
@@ -51,6 +55,8 @@ def release(
         mechanism=mechanism,
         bounds=bounds,
         record_cap=record_cap,
+        threshold=threshold,
+        radius=radius,
         resolution=resolution,
         non_finite=non_finite,
         memory_limit=memory_limit,

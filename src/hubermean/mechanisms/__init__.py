@@ -13,6 +13,7 @@ from hubermean.mechanisms.protocol import (
     Request,
 )
 from hubermean.mechanisms.registry import choose
+from hubermean.mechanisms.winsorized import Winsorized
 
 __all__ = [
     "Bounds",
@@ -25,5 +26,6 @@ __all__ = [
     "Prepared",
     "PublicFacts",
     "Request",
+    "Winsorized",
     "choose",
 ]

@@ -28,6 +28,8 @@ class Known:
 
     bounds: Bounds | Sequence[Bounds] | None = None
     record_cap: int | None = None
+    threshold: float | None = None
+    radius: float | None = None
 
     def only(self, *used: str, of: str) -> None:
         """Refuse what a mechanism would have to ignore."""

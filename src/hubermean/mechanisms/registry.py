@@ -7,9 +7,11 @@ from collections.abc import Callable
 from hubermean.errors import InputError
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.protocol import Known, Mechanism
+from hubermean.mechanisms.winsorized import Winsorized
 
 BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
     "clipped": Clipped.from_known,
+    "winsorized": Winsorized.from_known,
 }
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
+
+from hubermean.noise.selection import IntArray, exponential_choice, uniform_below
 
 
 class InsecureSeededNoise:
@@ -25,3 +29,9 @@ class InsecureSeededNoise:
 
     def discrete_gaussian(self, stddev: float, size: int) -> list[int]:
         return [round(float(draw)) for draw in self._generator.normal(0.0, stddev, size)]
+
+    def below(self, limit: int) -> int:
+        return uniform_below(self._generator.bytes, limit)
+
+    def choose(self, costs: IntArray, sizes: IntArray, rate: Fraction) -> int:
+        return exponential_choice(self._generator.bytes, costs, sizes, rate)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class NoiseSource(Protocol):
@@ -10,6 +14,8 @@ class NoiseSource(Protocol):
 
     `discrete_laplace`: P(k) proportional to exp(-|k| / scale) on the integers.
     `discrete_gaussian`: P(k) proportional to exp(-k^2 / (2 stddev^2)) on the integers.
+    `below`: a uniform integer in [0, limit).
+    `choose`: a candidate with probability proportional to exp(-rate * cost); see `exponential_choice`.
     """
 
     secure: bool
@@ -17,3 +23,7 @@ class NoiseSource(Protocol):
     def discrete_laplace(self, scale: float, size: int) -> list[int]: ...
 
     def discrete_gaussian(self, stddev: float, size: int) -> list[int]: ...
+
+    def below(self, limit: int) -> int: ...
+
+    def choose(self, costs: NDArray[np.int64], sizes: NDArray[np.int64], rate: Fraction) -> int: ...

@@ -1,8 +1,12 @@
-"""Noise for releases: OpenDP's exact integer samplers, fed by the operating system."""
+"""Noise for releases: exact integer samplers (OpenDP's and `selection`), fed by the operating system."""
 
 from __future__ import annotations
 
 import math
+import os
+from fractions import Fraction
+
+from hubermean.noise.selection import IntArray, exponential_choice, uniform_below
 
 LARGEST_SCALE = 2.0**50
 """OpenDP returns noise in 64 bits and saturates; at this scale a draw saturates with probability e^-8192."""
@@ -14,6 +18,7 @@ class SystemNoise:
     Formal guarantees:
     - draws follow the stated law exactly (Canonne, Kamath & Steinke 2020, algorithms 2 and 3, as implemented
       by OpenDP in arbitrary-precision rationals), up to saturation at 64 bits with probability below e^-8000;
+    - choices follow their law exactly (`selection`);
     - nothing but the operating system's entropy decides them; there is no seed.
     """
 
@@ -24,6 +29,12 @@ class SystemNoise:
 
     def discrete_gaussian(self, stddev: float, size: int) -> list[int]:
         return self._draw("make_gaussian", "l2_distance", "f64", stddev, size)
+
+    def below(self, limit: int) -> int:
+        return uniform_below(os.urandom, limit)
+
+    def choose(self, costs: IntArray, sizes: IntArray, rate: Fraction) -> int:
+        return exponential_choice(os.urandom, costs, sizes, rate)
 
     def _draw(self, constructor: str, metric: str, distance: str, scale: float, size: int) -> list[int]:
         if not (math.isfinite(scale) and 0 < scale <= LARGEST_SCALE):

@@ -1,5 +1,6 @@
 """Privacy accounting: from (epsilon, delta) to the scale of the noise and back. Never sees data."""
 
+from hubermean.privacy.concentrated import concentrated_sigma, largest_rho
 from hubermean.privacy.discrete import SMALLEST_DISCRETE_SIGMA, discrete_gaussian_sigma, laplace_scale
 from hubermean.privacy.gaussian import gaussian_alpha, gaussian_delta
 from hubermean.privacy.smoothness import BetaChoice, choose_beta
@@ -8,8 +9,10 @@ __all__ = [
     "SMALLEST_DISCRETE_SIGMA",
     "BetaChoice",
     "choose_beta",
+    "concentrated_sigma",
     "discrete_gaussian_sigma",
     "gaussian_alpha",
     "gaussian_delta",
     "laplace_scale",
+    "largest_rho",
 ]

@@ -1,0 +1,155 @@
+"""How `winsorized` divides its budget between choosing intervals and adding noise, from public numbers alone.
+
+D coordinates each choose an interval by an exponential mechanism and then receive noise. Three ways to
+account for that are compared (proofs/winsorized.md, Theorem 1), each over a grid of shares for the first stage,
+by the error they predict. The prediction affects accuracy only: every plan keeps the promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from hubermean.errors import InputError
+from hubermean.noise import NoiseLaw
+from hubermean.privacy import (
+    concentrated_sigma,
+    discrete_gaussian_sigma,
+    gaussian_alpha,
+    laplace_scale,
+    largest_rho,
+)
+
+Accounting = Literal["pure", "gaussian", "concentrated"]
+
+# Never more than half for the first stage, the share of Levy et al. (2021): beyond, the prediction would pay for
+# insurance against ever rarer misses with noise in every release.
+_SHARES = tuple(0.5 * 2.0 ** (-step / 4) for step in range(60))
+# Working assumptions of the prediction: how far, as a share of all users, the cost of a bin that is far off, and
+# of one that is next to right, lies above the least cost. A far bin has cost near n, the median's at most n/2.
+_FAR_GAP = 0.5
+_NEAR_GAP = 0.25
+# Within these, a sensitivity of 2^14 grid units, which every grid has, is enough for `discrete_gaussian_sigma`.
+_LEAST_GAUSSIAN_EPSILON = 1e-3
+_LARGEST_GAUSSIAN_ALPHA = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What the two stages have to do, in public numbers. Widths are in one unit, whichever.
+
+    Attributes:
+        dimension: number of coordinates D.
+        n_users: number of users.
+        bins: number of bins of each coordinate.
+        half_width: half the width of a bin; means are clipped to twice that.
+        weight_share: the largest weight of a user over the sum of weights.
+    """
+
+    dimension: int
+    n_users: int
+    bins: int
+    half_width: float
+    weight_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A division of the budget.
+
+    Attributes:
+        accounting: how losses are added up.
+        choice: the epsilon of the exponential mechanism of each coordinate; 0 where there is one bin only.
+        rest: "pure": the epsilon of the Laplace noise of each coordinate; "gaussian": the epsilon of the Gaussian
+            noise of all coordinates together; "concentrated": the rho of that noise.
+        dimension: number of coordinates D.
+    """
+
+    accounting: Accounting
+    choice: float
+    rest: float
+    dimension: int
+
+    @property
+    def rate(self) -> Fraction:
+        """The rate of the exponential mechanism: half its epsilon (Lemma 2)."""
+        return Fraction(self.choice) / 2
+
+    def noise_law(self, sensitivity: int, delta: float) -> NoiseLaw:
+        """The noise of one coordinate whose sum moves by at most `sensitivity` between neighbours."""
+        squared = self.dimension * sensitivity**2
+        match self.accounting:
+            case "pure":
+                return NoiseLaw(kind="laplace", scale=laplace_scale(self.rest, sensitivity))
+            case "gaussian":
+                sigma = discrete_gaussian_sigma(
+                    self.rest, delta, sensitivity=math.isqrt(squared - 1) + 1, dimension=self.dimension
+                )
+                return NoiseLaw(kind="gaussian", scale=sigma)
+            case "concentrated":
+                return NoiseLaw(
+                    kind="gaussian", scale=concentrated_sigma(self.rest, squared_sensitivity=squared)
+                )
+
+    def noise_ratio(self, delta: float) -> float:
+        """The predicted standard deviation of the noise over the sensitivity of one coordinate."""
+        match self.accounting:
+            case "pure":
+                return math.sqrt(2.0) / self.rest
+            case "gaussian":
+                return math.sqrt(self.dimension) / gaussian_alpha(self.rest, delta)
+            case "concentrated":
+                return math.sqrt(self.dimension / (2.0 * self.rest))
+
+
+def best_plan(task: Task, epsilon: float, delta: float, share: float | None = None) -> Plan:
+    """The plan of least predicted error; `share` fixes the part of the budget that the first stage gets."""
+    if task.bins == 1:
+        shares: tuple[float, ...] = (0.0,)
+    else:
+        shares = _SHARES if share is None else (share,)
+    plans = [
+        plan
+        for one in shares
+        for plan in _plans(Fraction(one), epsilon, delta, task.dimension)
+        if plan.rest > 0
+    ]
+    if not plans:
+        raise InputError("epsilon is too small for so many columns; raise epsilon or release fewer columns")
+    return min(plans, key=lambda plan: predicted_error(plan, task, delta))
+
+
+def predicted_error(plan: Plan, task: Task, delta: float) -> float:
+    """Mean squared error of a coordinate that the plan adds: noise, and intervals chosen wrongly."""
+    noise = plan.noise_ratio(delta) * 4.0 * task.half_width * task.weight_share
+    pull = float(plan.rate) * task.n_users
+    far = min(task.bins * math.exp(-_FAR_GAP * pull), 1.0) * (task.bins * task.half_width) ** 2
+    near = min(2.0 * math.exp(-_NEAR_GAP * pull), 1.0) * task.half_width**2
+    return noise**2 + (4.0 * (far + near) if task.bins > 1 else 0.0)
+
+
+def _plans(share: Fraction, epsilon: float, delta: float, dimension: int) -> Iterator[Plan]:
+    """Each way of accounting with this share for the first stage, landing on the private side."""
+    budget = Fraction(epsilon)
+    choice = _float_down(share * budget / dimension)
+    left = budget - dimension * Fraction(choice)
+    yield Plan(accounting="pure", choice=choice, rest=_float_down(left / dimension), dimension=dimension)
+    if delta == 0.0:
+        return
+    joint = _float_down(left)
+    if joint >= _LEAST_GAUSSIAN_EPSILON and gaussian_alpha(joint, delta) <= _LARGEST_GAUSSIAN_ALPHA:
+        yield Plan(accounting="gaussian", choice=choice, rest=joint, dimension=dimension)
+    rho = Fraction(largest_rho(epsilon, delta))
+    choice = math.sqrt(8 * share * rho / dimension)
+    left = rho - dimension * Fraction(choice) ** 2 / 8
+    if left > 0:
+        yield Plan(accounting="concentrated", choice=choice, rest=_float_down(left), dimension=dimension)
+
+
+def _float_down(exact: Fraction) -> float:
+    """The largest float that is at most `exact` >= 0."""
+    value = float(exact)
+    return math.nextafter(value, 0.0) if Fraction(value) > exact else value
