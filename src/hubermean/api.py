@@ -49,12 +49,14 @@ def mean(
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
         neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
-        mechanism: "auto", "clipped", "winsorized", or an object with the protocol of `hubermean.mechanisms`.
-        bounds: (low, high) that user means are clamped to, or one pair per column. Public: take it from
-            knowledge of the quantity, not from the data.
+        mechanism: "auto", "clipped", "smooth", "winsorized", or an object with the protocol of
+            `hubermean.mechanisms`.
+        bounds: (low, high) that user means are clamped to, or one pair per column; for "clipped". Public: take it
+            from knowledge of the quantity, not from the data.
         record_cap: the most records a user counts for, with `per="record"`. Public.
-        threshold: a distance from the true mean within which most user means lie. Public.
-        radius: the true mean of every column lies in [-radius, radius]. Public.
+        threshold: how far a user mean may lie from the centre before it counts as an outlier; most lie closer.
+            Public.
+        radius: the mean is known to lie within this distance of 0; it may be generous. Public.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use.

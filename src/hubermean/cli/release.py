@@ -22,7 +22,7 @@ def release(
     neighbors: Annotated[
         str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
     ] = "replace-user",
-    mechanism: Annotated[str, typer.Option(help="'auto', 'clipped' or 'winsorized'.")] = "auto",
+    mechanism: Annotated[str, typer.Option(help="'auto', 'clipped', 'smooth' or 'winsorized'.")] = "auto",
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(help="Public LOW HIGH that user means are clamped to.")
     ] = None,
@@ -30,9 +30,12 @@ def release(
         int | None, typer.Option(help="Public cap on the records a user counts for.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Public distance from the mean that most user means keep within.")
+        float | None,
+        typer.Option(help="Public distance from the centre beyond which a user mean is an outlier."),
     ] = None,
-    radius: Annotated[float | None, typer.Option(help="Public bound on the magnitude of the mean.")] = None,
+    radius: Annotated[
+        float | None, typer.Option(help="Public bound: the mean lies within this distance of 0.")
+    ] = None,
     resolution: Annotated[float | None, typer.Option(help="Public step that values are rounded to.")] = None,
     non_finite: Annotated[str, typer.Option(help="'drop' or 'clamp' infinite values.")] = "drop",
     memory_limit: Annotated[str | None, typer.Option(help="Memory for grouping, such as 2GB.")] = None,

@@ -13,6 +13,7 @@ from hubermean.mechanisms.protocol import (
     Request,
 )
 from hubermean.mechanisms.registry import choose
+from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.winsorized import Winsorized
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Prepared",
     "PublicFacts",
     "Request",
+    "Smooth",
     "Winsorized",
     "choose",
 ]

@@ -3,11 +3,13 @@
 from hubermean.privacy.concentrated import concentrated_sigma, largest_rho
 from hubermean.privacy.discrete import SMALLEST_DISCRETE_SIGMA, discrete_gaussian_sigma, laplace_scale
 from hubermean.privacy.gaussian import gaussian_alpha, gaussian_delta
+from hubermean.privacy.smooth_noise import SmoothNoise, smooth_noise
 from hubermean.privacy.smoothness import BetaChoice, choose_beta
 
 __all__ = [
     "SMALLEST_DISCRETE_SIGMA",
     "BetaChoice",
+    "SmoothNoise",
     "choose_beta",
     "concentrated_sigma",
     "discrete_gaussian_sigma",
@@ -15,4 +17,5 @@ __all__ = [
     "gaussian_delta",
     "laplace_scale",
     "largest_rho",
+    "smooth_noise",
 ]

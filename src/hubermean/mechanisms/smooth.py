@@ -1,0 +1,292 @@
+"""`smooth`: the Huber location with noise scaled to a certified smooth sensitivity, in any dimension.
+
+The computed location is clipped to a ball, rounded to a public grid, and gets integer Gaussian noise whose
+scale follows from how many changed users this very data set withstands. That scale is private: it shows in
+nothing that is released. Proof: proofs/smooth.md.
+
+Deviation from Zhao et al. (2024), Definition G: their bound has no algorithm in d > 1 and is too small for unequal
+users (Lemma unbcommon); the one here is computed, larger than theirs where theirs holds, and proved.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hubermean.errors import InputError
+from hubermean.location import attainable_gradient, huber_location
+from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
+from hubermean.mechanisms.certified_bounds import (
+    LARGEST_WEIGHT,
+    Caps,
+    Floats,
+    Integers,
+    certified_bounds,
+    smooth_maximum,
+)
+from hubermean.mechanisms.protocol import Known, Outcome, PublicFacts, Request
+from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
+from hubermean.noise import LARGEST_SCALE, NoiseSource
+from hubermean.privacy import choose_beta, smooth_noise
+from hubermean.relations import Neighbors
+from hubermean.user_table import UserTable
+
+PLANNED_USERS = 3_000
+"""Under `add-remove` beta is planned for this many users unless the caller names a number; never for the true n."""
+
+_SMALLEST, _LARGEST = 1e-60, 1e60
+_CLAMP = 2.0**8  # user means are clamped to this many times radius + threshold: far beyond what matters
+_TOLERANCE = 2.0**-36  # gradient per unit of weight, in thresholds, at which the solver may stop
+_BETA_ROUNDING = 2.0**-40  # what floats may add to |ln sigma - ln sigma'| (Lemma 5)
+_UP = 1.0 + 2.0**-40
+_LONGEST_REACH = 2**24
+# The share of users whose change typical data is expected to withstand. Users withstand more where the threshold is
+# wide beside their spread, up to 1/3 or 1/2; expecting too much costs a factor of hundreds, too little a few percent.
+_WITHSTOOD = {Neighbors.REPLACE_USER: 0.1, Neighbors.REPLACE_VALUES: 0.1, Neighbors.ADD_REMOVE: 0.15}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smooth:
+    """Huber location with certified smooth sensitivity.
+
+    Args:
+        threshold: T, how far a user mean may lie from the centre before its pull stops growing. Public.
+        radius: R_c, the mean is known to lie within this distance of 0 (all columns together). Public.
+        record_cap: the largest number of records a user counts for; for `per="record"`. Under
+            `replace-values`, where counts are public, it may be left out.
+        users: a public guess of the number of users, for `add-remove` only, where the true number is private; it
+            tunes beta and nothing else. `PLANNED_USERS` when left out.
+
+    Formal guarantees:
+    - (epsilon, delta)-DP for the neighbour relation of the request, delta > 0 (proofs/smooth.md, Theorem 7);
+      solver error, float error and rounding included.
+    - The noise scale depends on the data and is private; no interval is offered because it would show it.
+    - A user without usable records pulls at nothing and counts for nothing, also where its weight is public.
+    - Data without any usable record is answered like any other: 0 plus noise of the largest scale.
+    """
+
+    threshold: float
+    radius: float
+    record_cap: int | None = None
+    users: int | None = None
+    name = "smooth"
+
+    def __post_init__(self) -> None:
+        for name, given in (("threshold", self.threshold), ("radius", self.radius)):
+            number = isinstance(given, int | float) and not isinstance(given, bool)
+            if not number or not _SMALLEST <= given <= _LARGEST:
+                raise InputError(
+                    f"{name} must be a finite number above 0 (from {_SMALLEST:g} to {_LARGEST:g}), not {given!r}"
+                )
+        if self.users is not None:
+            whole = isinstance(self.users, int) and not isinstance(self.users, bool)
+            if not whole or not 1 <= self.users <= 2**40:
+                raise InputError(f"users must be a whole number from 1 to 2^40, not {self.users!r}")
+
+    @classmethod
+    def from_known(cls, known: Known) -> Smooth:
+        known.only("threshold", "radius", "record_cap", of=cls.name)
+        if known.threshold is None:
+            raise InputError(
+                "give threshold= (how far a user mean may lie from the centre and still pull in full)"
+            )
+        if known.radius is None:
+            raise InputError("give radius= (the mean is known to lie within this distance of 0)")
+        return cls(threshold=known.threshold, radius=known.radius, record_cap=known.record_cap)
+
+    def check(self, request: Request) -> None:
+        if request.delta == 0.0:
+            raise InputError("mechanism 'smooth' needs delta > 0; give delta=, for example 1e-6")
+        check_cap(self.record_cap, request)
+        if self.users is not None and request.neighbors.users_are_public:
+            raise InputError(
+                f"users is for 'add-remove'; with {request.neighbors.value!r} the number of users is public, "
+                "so leave it out"
+            )
+
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedSmooth:
+        self.check(request)
+        cap = weight_cap(self.record_cap, request, facts)
+        if cap > LARGEST_WEIGHT:
+            raise InputError(
+                "mechanism 'smooth' takes at most 2^22 records per user; give a lower record_cap="
+            )
+        threshold, radius, dimension = float(self.threshold), float(self.radius), len(request.columns)
+        factor = 1.0 if request.neighbors is Neighbors.ADD_REMOVE else 2.0
+        beta = choose_beta(
+            total_weight=self._planned_weight(request, facts, cap),
+            weight_cap=cap,
+            pull_cap=cap * threshold,
+            radius=radius,
+            epsilon=request.epsilon,
+            delta=request.delta,
+            dimension=dimension,
+            factor=factor,
+            share=_WITHSTOOD[request.neighbors],
+        ).beta
+        noise = smooth_noise(request.epsilon, request.delta, beta=beta + _BETA_ROUNDING, dimension=dimension)
+        exponent = _grid_exponent(radius, noise.alpha)
+        spacing = 2.0**exponent
+        # Two answers move apart by rounding to the grid and by the rounding of the clip (Lemma 5).
+        rounding = math.sqrt(dimension) * spacing + (dimension + 12.0) * UNIT * SLACK * radius
+        if rounding > radius * 2.0**-10 or noise.smallest_sigma > LARGEST_SCALE:
+            raise InputError(
+                "epsilon and delta are too small for this many columns; raise them or release fewer columns"
+            )
+        clamp = _CLAMP * (radius + threshold)
+        return PreparedSmooth(
+            request=request,
+            cap=cap,
+            threshold=threshold,
+            radius=radius,
+            clamp=clamp,
+            beta=beta,
+            alpha=noise.alpha,
+            smallest_sigma=noise.smallest_sigma,
+            exponent=exponent,
+            rounding=rounding,
+            reach=_reach(beta, 2.0 * radius / (noise.alpha * noise.smallest_sigma * spacing), facts),
+            caps=_caps(threshold, clamp, cap, factor, dimension),
+        )
+
+    def _planned_weight(self, request: Request, facts: PublicFacts, cap: int) -> float:
+        """The total weight that beta is tuned for, from public numbers; a wrong guess costs accuracy only."""
+        if facts.record_counts is not None:
+            return max(float(np.minimum(facts.record_counts, cap).sum()), 1.0)
+        users = facts.n_users or self.users or PLANNED_USERS
+        # Private counts: half the cap is what a user may be expected to fill.
+        return float(users) if request.per == "user" else max(users * cap / 2.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSmooth:
+    """The mechanism with every public decision made; none of its fields depends on private data.
+
+    `exponent` is the grid's: answers are multiples of 2^exponent. `reach` is how many changes are looked at.
+    """
+
+    request: Request
+    cap: int
+    threshold: float
+    radius: float
+    clamp: float
+    beta: float
+    alpha: float
+    smallest_sigma: float
+    exponent: int
+    rounding: float
+    reach: int
+    caps: Caps
+
+    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
+        position, sigma = self.statistic(table)
+        draws = noise.discrete_gaussian(sigma, len(position))
+        spacing = Fraction(2) ** self.exponent
+        values = tuple(float((place + extra) * spacing) for place, extra in zip(position, draws, strict=True))
+        parameters: dict[str, Any] = {"threshold": self.threshold, "radius": self.radius}
+        if self.request.per == "record":
+            parameters["record_cap"] = self.cap
+        parameters["beta"] = self.beta
+        parameters["noise"] = "discrete Gaussian; its scale depends on the data and stays private"
+        return Outcome(values=values, parameters=parameters, interval_rule=None)
+
+    def statistic(self, table: UserTable) -> tuple[list[int], float]:
+        """The answer in grid units and the noise's sigma in grid units; both private."""
+        points, weights = self.users(table)
+        centre, sensitivity = self.centre_and_sensitivity(points, weights)
+        spacing = 2.0**self.exponent
+        position = [int(place) for place in np.rint(self.clipped(centre) / spacing)]
+        shift = (sensitivity * _UP + self.rounding) / spacing
+        return position, max(math.nextafter(shift / self.alpha, math.inf), self.smallest_sigma)
+
+    def users(self, table: UserTable) -> tuple[Floats, Integers | None]:
+        """Means, clamped, and weights of the users with a usable record; None stands for weights of one.
+
+        What becomes of a user's mean here depends on that user's own integers alone: every operation acts on
+        single elements, and the sum over columns is spelled out in a fixed order (proofs/smooth.md, Lemma 1). So
+        its rounding costs no privacy.
+        """
+        usable = table.counts > 0
+        means = table.means.reshape(table.n_users, -1)
+        points = np.clip(means[usable], -(2.0**400), 2.0**400)
+        square = points[:, 0] * points[:, 0]
+        for column in range(1, points.shape[1]):
+            square += points[:, column] * points[:, column]
+        far = np.flatnonzero(square > self.clamp * self.clamp)
+        points[far] *= (self.clamp / np.sqrt(square[far]))[:, np.newaxis]
+        if self.cap == 1:
+            return points, None
+        return points, user_weights(table, self.request, self.cap)[usable]
+
+    def centre_and_sensitivity(self, points: Floats, weights: Integers | None) -> tuple[Floats, float]:
+        """The computed Huber location, and the smooth bound on how far its clip moves (Lemmas 2 to 4)."""
+        diameter = 2.0 * self.radius
+        if len(points) == 0:
+            return np.zeros(len(self.request.columns)), diameter
+        total = len(points) if weights is None else int(weights.sum())
+        gradient = self.caps.gradient_rate * total
+        found = huber_location(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
+        centre = np.asarray(found.point)
+        if self.reach == 0 or not found.gradient_norm_bound <= gradient:
+            # The second cannot happen (Corollary 2.5 of proofs/huber-location.md); the diameter always bounds.
+            return centre, diameter
+        depths = _depths(points, centre, self.threshold)
+        bounds = certified_bounds(depths, weights, caps=self.caps, reach=self.reach)
+        return centre, smooth_maximum(bounds, diameter=diameter, decay=math.exp(-self.beta))
+
+    def clipped(self, centre: Floats) -> Floats:
+        """The nearest point of the ball of radius R_c, up to the rounding that Lemma 5 counts."""
+        norm = math.sqrt(float(np.sum(centre * centre)))
+        return centre if norm <= self.radius else centre * (self.radius / norm)
+
+
+def _depths(points: Floats, centre: Floats, threshold: float) -> Floats:
+    """T - |y - centre| per user, each within half of `Caps.depth_step` where it matters (Lemma 1)."""
+    problem, _ = Problem.build(points, None, threshold)
+    depths = np.empty(len(points))
+    start = 0
+    for block in blocks(problem, centre):
+        size = len(block.distances)
+        np.subtract(threshold, block.distances, out=depths[start : start + size])
+        start += size
+    return depths
+
+
+def _caps(threshold: float, clamp: float, cap: int, factor: float, dimension: int) -> Caps:
+    """Public limits, each rounded up (proofs/smooth.md, section 1)."""
+    # Per unit of weight: 2^16 rows fill a block in every dimension, and all other terms are linear.
+    attainable = attainable_gradient(
+        n_users=2**16,
+        dimension=dimension,
+        total_weight=SLACK,
+        total_influence=SLACK * threshold,
+        radius=SLACK * clamp,
+    )
+    depth_error = (0.5 * dimension + 10.0) * UNIT * SLACK * threshold + math.sqrt(dimension) * LOST_DISTANCE
+    return Caps(
+        weight=cap,
+        pull=factor * cap * threshold * _UP,
+        gradient_rate=max(attainable, _TOLERANCE * threshold) * _UP,
+        depth_step=SLACK * (2.0 * depth_error + 16.0 * UNIT * threshold),
+    )
+
+
+def _grid_exponent(radius: float, alpha: float) -> int:
+    """The finest grid on which the largest noise, 2 R_c / alpha, stays within the sampler's limit."""
+    coarsest = max(2.0 * radius * (1.0 + 2.0**-9) / (alpha * LARGEST_SCALE), radius * 2.0**-60)
+    return math.frexp(coarsest)[1]
+
+
+def _reach(beta: float, largest_over_smallest: float, facts: PublicFacts) -> int:
+    """How many changes to look at: beyond, e^(-beta k) 2 R_c is below the smallest noise anyway.
+
+    More than n changes cannot be certified, so n is enough where it is public.
+    """
+    if beta == 0.0 or largest_over_smallest <= 1.0:
+        return 0
+    enough = math.ceil(min(math.log(largest_over_smallest) / beta, float(_LONGEST_REACH)))
+    return enough if facts.n_users is None else min(enough, facts.n_users)
