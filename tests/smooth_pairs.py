@@ -150,6 +150,14 @@ def prepare_at(
     )
 
 
+def gradient(points: Array, weights: NDArray[np.int64], at: Array) -> Array:
+    """The gradient of the weighted Huber loss, as written in the paper."""
+    offsets = at - points
+    distance = np.linalg.norm(offsets, axis=1)
+    pulls = weights * T / np.maximum(distance, T)
+    return np.asarray(pulls @ offsets)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Side:
     """What the mechanism computes on one data set."""
