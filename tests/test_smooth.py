@@ -71,7 +71,7 @@ def test_promises_hold_on_many_neighbour_pairs(relation: Neighbors, family: str,
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("n", [2_001, 100_001])
 def test_few_users_hold_many_in_balance(n: int, d: int) -> None:
-    """A solver that stops on a small update breaks here: nearly flat loss, 200 users hold thousands (theory 4)."""
+    """A solver that stops on a small update breaks here: nearly flat loss, 200 users hold thousands."""
     means = np.zeros((n, d))
     half = (n - 201) // 2
     means[:half, 0], means[half : 2 * half, 0] = 1.5, -1.5
@@ -112,7 +112,7 @@ def extreme_pair(n: int, d: int = 1) -> tuple[World, World]:
 
 
 def test_the_printed_gaussian_constants_are_caught() -> None:
-    """Zhao et al. (2024), eq. param, d = 1: delta is 4.28e-5 where 1e-5 is claimed (theory 1, item 1)."""
+    """Zhao et al. (2024), eq. param, d = 1: delta is 4.28e-5 where 1e-5 is claimed."""
     epsilon, delta = 1.0, 1e-5
     pair = extreme_pair(1000)
     mine = prepare(pair[0], Neighbors.REPLACE_USER, epsilon=epsilon, delta=delta, radius=10.0)
