@@ -22,7 +22,9 @@ def release(
     neighbors: Annotated[
         str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
     ] = "replace-user",
-    mechanism: Annotated[str, typer.Option(help="'auto', 'clipped', 'smooth' or 'winsorized'.")] = "auto",
+    mechanism: Annotated[
+        str, typer.Option(help="'auto', 'clipped', 'exact', 'smooth' or 'winsorized'.")
+    ] = "auto",
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(help="Public LOW HIGH that user means are clamped to.")
     ] = None,

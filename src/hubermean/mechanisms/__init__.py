@@ -1,6 +1,7 @@
 """Mechanisms: from a private table to a release. Each is one file behind the protocol in `protocol`."""
 
 from hubermean.mechanisms.clipped import Clipped
+from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import (
     Bounds,
     Column,
@@ -20,6 +21,7 @@ __all__ = [
     "Bounds",
     "Clipped",
     "Column",
+    "Exact",
     "Known",
     "Mechanism",
     "Outcome",

@@ -1,0 +1,221 @@
+"""`exact`: inverse sensitivity of the Huber location, one column, pure epsilon-DP, integers throughout.
+
+Every point of a public grid gets a score: how many users would have to change before it could be the Huber location
+of the data. A point is then drawn with probability proportional to exp(-epsilon * score / 2), exactly. No delta, no
+smallest number of users, and users far away cannot pull the answer far. Proof: proofs/exact.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hubermean.errors import InputError, is_real
+from hubermean.exact import ExactSums, rounded_means
+from hubermean.mechanisms.protocol import Known, Outcome, PublicFacts, Request
+from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
+from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
+from hubermean.noise import NoiseSource
+from hubermean.relations import Neighbors
+from hubermean.user_table import UserTable
+
+LARGEST_RADIUS = 2**60  # in grid units
+LARGEST_DEPTH = 2**20
+MOST_USERS = 2**31
+_FINEST_THRESHOLD_BITS = 30
+_COARSEST_THRESHOLD_BITS = 8
+_LOST_MASS = 40.0  # shells are told apart until the rest of the grid together has probability about e^-40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """The Huber location by inverse sensitivity, column by column.
+
+    Args:
+        threshold: how far a user mean may be from the answer before it counts as an outlier. Public.
+        radius: the answer lies within this distance of zero; a large one costs little. Public.
+        record_cap: the largest number of records a user counts for, with `per="record"`. Public.
+
+    Formal guarantees:
+    - epsilon-DP, delta = 0, for the neighbour relation of the request (proofs/exact.md, Theorem 1); several columns
+      share epsilon equally;
+    - the draw follows its stated law exactly: no floating-point number takes part from record to output;
+    - a user without usable records pulls on nothing; under `replace-values` it keeps its public weight in the score.
+    """
+
+    threshold: float
+    radius: float
+    record_cap: int | None = None
+    name = "exact"
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "radius"):
+            given: Any = getattr(self, name)
+            if not is_real(given) or not 0 < given < math.inf:
+                raise InputError(f"{name} must be a positive number, not {given!r}")
+
+    @classmethod
+    def from_known(cls, known: Known) -> Exact:
+        known.only("threshold", "radius", "record_cap", of=cls.name)
+        if known.threshold is None:
+            raise InputError("give threshold=, the public distance beyond which a user mean is an outlier")
+        if known.radius is None:
+            raise InputError("give radius=, a public bound on the size of the answer; it may be generous")
+        return cls(threshold=known.threshold, radius=known.radius, record_cap=known.record_cap)
+
+    def check(self, request: Request) -> None:
+        check_cap(self.record_cap, request)
+
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedExact:
+        self.check(request)
+        cap = weight_cap(self.record_cap, request, facts)
+        for column in facts.columns:
+            if Fraction(self.radius) + Fraction(self.threshold) > column.limit:
+                raise InputError(
+                    f"radius and threshold reach beyond {float(column.limit):g}, the largest value that "
+                    f"{column.name!r} is read with; give resolution= (a coarser step) or a smaller radius"
+                )
+        heaviest = cap * (MOST_USERS if facts.n_users is None else facts.n_users)
+        grid = LocationGrid.choose(self.threshold, self.radius, heaviest=heaviest)
+        epsilon = Fraction(request.epsilon) / len(request.columns)
+        depth = _depth(grid, epsilon, heaviest=heaviest, cap=cap, n_users=facts.n_users)
+        return PreparedExact(request=request, cap=cap, grid=grid, rate=epsilon / 2, depth=depth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocationGrid:
+    """Multiples of 2^exponent; threshold and radius are whole numbers of them."""
+
+    exponent: int
+    threshold: int
+    radius: int
+
+    @classmethod
+    def choose(cls, threshold: float, radius: float, *, heaviest: int) -> LocationGrid:
+        """As fine as 64 bits allow for users of `heaviest` total weight; from public numbers alone."""
+        bits = min(_FINEST_THRESHOLD_BITS, LARGEST_PULL.bit_length() - 2 - heaviest.bit_length())
+        exponent = max(
+            math.floor(math.log2(threshold)) - bits,
+            math.ceil(math.log2(radius)) - (LARGEST_RADIUS.bit_length() - 1),
+            -60,
+        )
+        spacing = Fraction(2) ** exponent
+        grid = cls(
+            exponent=exponent,
+            threshold=math.floor(Fraction(threshold) / spacing),
+            radius=min(math.ceil(Fraction(radius) / spacing), LARGEST_RADIUS),
+        )
+        if grid.threshold < 2**_COARSEST_THRESHOLD_BITS:
+            raise InputError(
+                "threshold is too small beside radius and the weights of all users; "
+                "raise threshold, or lower radius or record_cap"
+            )
+        return grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shells:
+    """The law of the draw: runs of grid points of equal score, with the points of each shell in order.
+
+    `first[k]` to `last[k]` are the points of score at most k; what lies outside the last of them has score `depth`.
+    """
+
+    first: IntArray
+    last: IntArray
+    radius: int
+
+    def sizes(self) -> list[int]:
+        """How many points have score 0, 1, ..., depth."""
+        within = [max(0, b - a + 1) for a, b in zip(self.first.tolist(), self.last.tolist(), strict=True)]
+        within.append(2 * self.radius + 1)
+        return [after - before for before, after in zip([0, *within], within, strict=False)]
+
+    def point(self, score: int, number: int) -> int:
+        """The so-manieth point of a score, from the left."""
+        depth = len(self.first)
+        left = int(self.first[score]) if score < depth else -self.radius
+        if score == 0 or self.first[score - 1] > self.last[score - 1]:
+            return left + number
+        inner_first, inner_last = int(self.first[score - 1]), int(self.last[score - 1])
+        return (
+            left + number if left + number < inner_first else inner_last + 1 + (number - (inner_first - left))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedExact:
+    """The mechanism with grid, rate and number of shells decided."""
+
+    request: Request
+    cap: int
+    grid: LocationGrid
+    rate: Fraction
+    depth: int
+
+    def shells(self, table: UserTable, column: int) -> Shells:
+        """The private law of one column's draw."""
+        users = self._users(table, table.sums[column])
+        if self.request.neighbors is Neighbors.ADD_REMOVE:
+            pull_cap = self.cap * self.grid.threshold
+            first, last = flat_shell_ends(users, radius=self.grid.radius, depth=self.depth, pull_cap=pull_cap)
+        else:
+            first, last = shell_ends(users, radius=self.grid.radius, depth=self.depth)
+        return Shells(first=first, last=last, radius=self.grid.radius)
+
+    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
+        values = []
+        for column in range(len(table.sums)):
+            shells = self.shells(table, column)
+            sizes = np.array(shells.sizes(), dtype=np.int64)
+            costs = np.flatnonzero(sizes)
+            drawn = noise.choose(costs, sizes[costs], self.rate)
+            ends = np.cumsum(sizes[costs])
+            run = int(np.searchsorted(ends, drawn, side="right"))
+            score = int(costs[run])
+            point = shells.point(score, drawn - (int(ends[run]) - int(sizes[score])))
+            values.append(float(point * Fraction(2) ** self.grid.exponent))
+        return Outcome(values=tuple(values), parameters=self._parameters())
+
+    def _users(self, table: UserTable, sums: ExactSums) -> Users:
+        """Users as integers; means beyond radius + threshold pull on every grid point alike, so they are clamped."""
+        grid = self.grid
+        if table.n_users > MOST_USERS:
+            raise InputError("there are more than two thousand million users; group them in parts")
+        reach = grid.radius + grid.threshold
+        means = rounded_means(sums, table.counts, exponent=grid.exponent, low=-reach, high=reach)
+        usable = table.counts > 0
+        public_weights = self.request.neighbors.counts_are_public
+        full_reach = None if public_weights else self.cap * grid.threshold
+        if self.request.per == "user":
+            idle = np.full(int(len(usable) - usable.sum()), grid.threshold, dtype=np.int64)
+            return Users.build(means[usable], None, idle=idle, threshold=grid.threshold, reach=full_reach)
+        weights = user_weights(table, self.request, self.cap)
+        asleep = (
+            weights[~usable] * grid.threshold if public_weights else np.full(int((~usable).sum()), full_reach)
+        )
+        return Users.build(
+            means[usable], weights[usable], idle=asleep, threshold=grid.threshold, reach=full_reach
+        )
+
+    def _parameters(self) -> dict[str, Any]:
+        spacing = Fraction(2) ** self.grid.exponent
+        parameters: dict[str, Any] = {
+            "threshold": float(self.grid.threshold * spacing),
+            "radius": float(self.grid.radius * spacing),
+        }
+        if self.request.per == "record":
+            parameters["record_cap"] = self.cap
+        return parameters
+
+
+def _depth(grid: LocationGrid, epsilon: Fraction, *, heaviest: int, cap: int, n_users: int | None) -> int:
+    """How many shells are told apart: the rest of the grid then has probability of the order of e^-40."""
+    wanted = math.ceil(2.0 / float(epsilon) * (math.log(2 * grid.radius + 1) + _LOST_MASS))
+    # The best grid point need not have score 0: next to the location |G| can be half of all weight.
+    wanted += 1 + heaviest // (cap * grid.threshold)
+    # A public number of users bounds every score: when all may change, every point can be the answer.
+    return max(1, min(wanted, LARGEST_DEPTH, n_users if n_users is not None else LARGEST_DEPTH))

@@ -1,0 +1,259 @@
+"""Shells of the Huber location: how many users must change before a point could be the answer.
+
+For a candidate s on the integer grid let G(s) = sum_i a_i clip(s - y_i, -T, T), the gradient of the Huber loss; the
+location is where G crosses zero. len(s) is the least number of users that must change so that G(s) could be on the
+other side of zero. The points with len <= k form an interval, and this module finds its ends for every k below
+a public depth, in exact integers: one sort of the users, then work in the number of shells only.
+
+Definitions and proofs: proofs/exact.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+LARGEST_PULL = 2**61
+"""Bound on the sum over users of weight times threshold; it keeps G and its reductions within 64 bits."""
+_MATRIX_CELLS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Users:
+    """The users of a release as integers, in ascending order of value; private.
+
+    Attributes:
+        values: of the users that pull on the answer, sorted, within 2^62.
+        weights: their weights in the same order, or None where all weigh one.
+        idle: for each user that does not pull now but could after a change, the most it could then pull.
+        threshold: T, the same for all.
+        reach: the most a changed user can pull, the same for all; None where it is its own weight times T.
+    """
+
+    values: IntArray
+    weights: IntArray | None
+    idle: IntArray
+    threshold: int
+    reach: int | None
+
+    @classmethod
+    def build(
+        cls, values: IntArray, weights: IntArray | None, *, idle: IntArray, threshold: int, reach: int | None
+    ) -> Users:
+        """Sort the users."""
+        if weights is None:
+            return cls(values=np.sort(values), weights=None, idle=idle, threshold=threshold, reach=reach)
+        order = np.argsort(values)
+        return cls(values=values[order], weights=weights[order], idle=idle, threshold=threshold, reach=reach)
+
+    def mirrored(self) -> Users:
+        return Users(
+            values=-self.values[::-1],
+            weights=None if self.weights is None else self.weights[::-1],
+            idle=self.idle,
+            threshold=self.threshold,
+            reach=self.reach,
+        )
+
+    @property
+    def largest_reach(self) -> int:
+        """The most any of these users could pull after a change."""
+        if self.reach is not None:
+            return self.reach
+        heaviest = 1 if self.weights is None else int(self.weights.max(initial=0))
+        return max(heaviest * self.threshold, int(self.idle.max(initial=0)))
+
+
+def shell_ends(users: Users, *, radius: int, depth: int) -> tuple[IntArray, IntArray]:
+    """For k = 0 ... depth - 1 the first and last grid point of [-radius, radius] with len <= k (Lemma 2).
+
+    Where there is none, first > last. `depth` is at most the number of users.
+    """
+    return -_upper_ends(users.mirrored(), radius, depth), _upper_ends(users, radius, depth)
+
+
+def flat_shell_ends(users: Users, *, radius: int, depth: int, pull_cap: int) -> tuple[IntArray, IntArray]:
+    """The same for `add-remove`, where len(s) = ceil(|G(s)| / pull_cap) (Lemma 4)."""
+    levels = pull_cap * np.arange(depth, dtype=np.int64)
+    first, last = (Gradient(side).last_at_most(levels, radius) for side in (users.mirrored(), users))
+    return -first, last
+
+
+class Gradient:
+    """G as a function, by prefix sums over the sorted values.
+
+    Sums are kept modulo 2^64. G itself fits 64 bits, and it is a sum and difference of such terms, so it comes out
+    exactly whatever wrapped around on the way (Lemma 5).
+    """
+
+    def __init__(self, users: Users) -> None:
+        n = len(users.values)
+        self._values = users.values
+        self._threshold = users.threshold
+        self._moment = np.zeros(n + 1, dtype=np.int64)
+        if users.weights is None:
+            self._weight = np.arange(n + 1)
+            np.cumsum(users.values, out=self._moment[1:])
+        else:
+            self._weight = np.zeros(n + 1, dtype=np.int64)
+            np.cumsum(users.weights, out=self._weight[1:])
+            np.cumsum(users.weights * users.values, out=self._moment[1:])
+
+    def at(self, points: IntArray) -> IntArray:
+        return self.of_first(points, np.full(len(points), len(self._values)))
+
+    def of_first(self, points: IntArray, numbers: IntArray) -> IntArray:
+        """The gradient at each point of the so many users with the smallest values."""
+        below = np.minimum(np.searchsorted(self._values, points - self._threshold), numbers)
+        above = np.minimum(np.searchsorted(self._values, points + self._threshold), numbers)
+        under, over = self._weight[below], self._weight[above]
+        outside = self._threshold * (under - (self._weight[numbers] - over))
+        inside = points * (over - under) - (self._moment[above] - self._moment[below])
+        gradient: IntArray = outside + inside
+        return gradient
+
+    def last_at_most(self, levels: IntArray, radius: int) -> IntArray:
+        """For each level the last point of [-radius, radius] with G <= level; -radius - 1 where there is none."""
+        low = np.full(levels.shape, -radius - 1, dtype=np.int64)
+        high = np.full(levels.shape, radius, dtype=np.int64)
+        while (undecided := low < high).any():
+            middle = high - (high - low) // 2  # in (low, high]
+            fits = self.at(middle) <= levels
+            low = np.where(undecided & fits, middle, low)
+            high = np.where(undecided & ~fits, middle - 1, high)
+        return low
+
+
+def _upper_ends(users: Users, radius: int, depth: int) -> IntArray:
+    """For k = 0 ... depth - 1 the last s of [-radius, radius] with G(s) <= the sum of the k largest reductions at s."""
+    gradient = Gradient(users)
+    # k changes lower G by at most 2 k largest_reach, so each end lies between the first and its own of these.
+    furthest = gradient.last_at_most(2 * users.largest_reach * np.arange(depth, dtype=np.int64), radius)
+    start = int(furthest[0])
+    if start == radius or depth == 1:
+        return np.full(depth, start, dtype=np.int64)
+    largest: Largest
+    if users.weights is None:
+        largest = LargestOfEqual(users, gradient)
+    else:
+        largest = LargestOfUnequal(users, start, int(furthest[-1]), depth)
+    shells = np.arange(depth, dtype=np.int64)
+
+    def excess(points: IntArray, rows: IntArray) -> IntArray:
+        found: IntArray = gradient.at(points) - largest(points, rows)
+        return found
+
+    # A bracket per shell: `inside` belongs to it, `outside` does not. The excess at a bracket's ends guides the search.
+    inside = np.full(depth, start, dtype=np.int64)
+    outside = furthest + 1
+    below, above = excess(inside, shells), excess(outside, shells)
+    for turn in itertools.count(1):
+        rows = np.flatnonzero(outside - inside > 1)
+        if not len(rows):
+            break
+        width = outside[rows] - inside[rows]
+        least, most = (
+            np.minimum(below[rows], 0).astype(np.float64),
+            np.maximum(above[rows], 1).astype(np.float64),
+        )
+        # Interpolation, with a bisection every third turn that bounds the number of turns.
+        share = np.full(len(rows), 0.5) if turn % 3 == 0 else least / (least - most)
+        tried = inside[rows] + np.clip((share * width).astype(np.int64), 1, width - 1)
+        found = excess(tried, rows)
+        fits = found <= 0
+        inside[rows[fits]], below[rows[fits]] = tried[fits], found[fits]
+        outside[rows[~fits]], above[rows[~fits]] = tried[~fits], found[~fits]
+    return inside
+
+
+class Largest(Protocol):
+    """For each point the sum of its so many largest reductions (of all, where there are fewer)."""
+
+    def __call__(self, points: IntArray, numbers: IntArray) -> IntArray: ...
+
+
+class LargestOfEqual:
+    """Where all weigh one: users in ascending order of value, with the idle ones where the pull turns negative."""
+
+    def __init__(self, users: Users, gradient: Gradient) -> None:
+        self._values = users.values
+        self._idle = len(users.idle)
+        self._reach = users.threshold if users.reach is None else users.reach
+        self._gradient = gradient
+
+    def __call__(self, points: IntArray, numbers: IntArray) -> IntArray:
+        numbers = np.minimum(numbers, len(self._values) + self._idle)
+        pulling = np.minimum(np.searchsorted(self._values, points), numbers)
+        idle = np.minimum(numbers - pulling, self._idle)
+        sums: IntArray = self._gradient.of_first(points, numbers - idle) + numbers * self._reach
+        return sums
+
+
+class LargestOfUnequal:
+    """Where weights differ: the few users that can be among the largest anywhere between two points, sorted anew."""
+
+    def __init__(self, users: Users, first: int, last: int, depth: int) -> None:
+        """Keep what can be among the `depth` largest reductions at some s in [first, last] (Lemma 3).
+
+        A reduction a clip(s - y, -T, T) + reach grows with s, so one that is below the depth-th largest of `first` even
+        at `last` is never needed; and of users alike in weight, the smaller value always reduces more.
+        """
+        weights = users.weights
+        assert weights is not None
+        idle = np.sort(users.idle)[::-1][:depth]
+        now, then = (_reductions(users, weights, point) for point in (first, last))
+        everyone = np.concatenate([now, idle])
+        near = np.arange(len(users.values))
+        if len(everyone) > depth:
+            near = np.flatnonzero(then >= np.partition(everyone, -depth)[-depth])
+        # Stable, so that within a weight the values stay in ascending order.
+        near = near[np.argsort(weights[near], kind="stable")]
+        near = near[_rank_in_run(weights[near]) < depth]
+        nothing = np.zeros(len(idle), dtype=np.int64)
+        reaches = (
+            np.full(len(near), users.reach) if users.reach is not None else weights[near] * users.threshold
+        )
+        self._values = np.concatenate([users.values[near], nothing])
+        self._weights = np.concatenate([weights[near], nothing])
+        self._reaches = np.concatenate([reaches, idle])
+        self._threshold = users.threshold
+
+    def __call__(self, points: IntArray, numbers: IntArray) -> IntArray:
+        sums = np.zeros(len(points), dtype=np.int64)
+        taken = np.minimum(numbers, len(self._values))
+        rows = max(1, _MATRIX_CELLS // max(len(self._values), 1))
+        for start in range(0, len(points), rows):
+            some = np.flatnonzero(taken[start : start + rows]) + start
+            pulls = np.clip(points[some, np.newaxis] - self._values, -self._threshold, self._threshold)
+            pulls *= self._weights
+            pulls += self._reaches
+            pulls.sort(axis=1)
+            running = np.cumsum(pulls[:, ::-1], axis=1)
+            sums[some] = running[np.arange(len(some)), taken[some] - 1]
+        return sums
+
+
+def _reductions(users: Users, weights: IntArray, point: int) -> IntArray:
+    """By how much G falls at most when a user changes: what it pulls now, plus its reach in the other direction."""
+    pulls: IntArray = np.clip(point - users.values, -users.threshold, users.threshold)
+    if users.reach is None:
+        pulls += users.threshold
+    pulls *= weights
+    if users.reach is not None:
+        pulls += users.reach
+    return pulls
+
+
+def _rank_in_run(key: IntArray) -> IntArray:
+    """The position of each element within its run of equal keys."""
+    positions = np.arange(len(key))
+    starts = np.ones(len(key), dtype=bool)
+    starts[1:] = key[1:] != key[:-1]
+    ranks: IntArray = positions - np.maximum.accumulate(np.where(starts, positions, 0))
+    return ranks

@@ -1,0 +1,299 @@
+"""`exact` keeps its promise, and its shells are what their definition says.
+
+Shells are compared with brute force over the definition on small integer worlds. The privacy loss of a pair of data
+sets is computed exactly: scores differ only at the ends of shells, so the law is known at every point of the grid, and
+normalisers are sums of exponentials in 200-bit arithmetic.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hubermean as hm
+from hubermean.api import release_table
+from hubermean.mechanisms import PublicFacts, Request
+from hubermean.mechanisms.exact import Exact, PreparedExact, Shells
+from hubermean.mechanisms.shells import Users, flat_shell_ends, shell_ends
+from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.relations import Neighbors
+from hubermean.user_table import UserTable
+from worlds import Records, table_of
+
+NAN = float("nan")
+
+
+def pull(s: int, value: int, weight: int, threshold: int) -> int:
+    return weight * max(-threshold, min(threshold, s - value))
+
+
+def changes_needed(pulls: list[int], reaches: list[int]) -> int:
+    """The definition: the least number of users to replace, each by anything within its reach, to cross zero."""
+    for size in range(len(pulls) + 1):
+        for changed in itertools.combinations(range(len(pulls)), size):
+            rest = sum(pulled for user, pulled in enumerate(pulls) if user not in changed)
+            reach = sum(reaches[user] for user in changed)
+            if rest - reach <= 0 <= rest + reach:
+                return size
+    raise AssertionError("replacing everyone always crosses zero")
+
+
+small_users = st.lists(st.tuples(st.integers(-12, 12), st.integers(0, 3)), min_size=1, max_size=5)
+
+
+@given(small_users, st.integers(1, 5), st.integers(1, 15), st.booleans(), st.booleans())
+@settings(max_examples=250, deadline=None)
+def test_shells_match_their_definition(
+    users: list[tuple[int, int]], threshold: int, radius: int, public_counts: bool, equal: bool
+) -> None:
+    """Weight 0 stands for a user without usable records; under public counts it has a public weight of 2."""
+    if equal:
+        users = [(value, min(weight, 1)) for value, weight in users]
+    cap = 1 if equal else 3
+    idle_weight = 1 if equal else 2
+    reaches = [
+        (weight or idle_weight) * threshold if public_counts else cap * threshold for _, weight in users
+    ]
+    active = [(value, weight) for value, weight in users if weight]
+    built = Users.build(
+        np.array([value for value, _ in active], dtype=np.int64),
+        None if equal else np.array([weight for _, weight in active], dtype=np.int64),
+        idle=np.array(
+            [reach for (_, weight), reach in zip(users, reaches, strict=True) if not weight], dtype=np.int64
+        ),
+        threshold=threshold,
+        reach=None if public_counts else cap * threshold,
+    )
+    first, last = shell_ends(built, radius=radius, depth=len(users))
+    flat_first, flat_last = flat_shell_ends(built, radius=radius, depth=4, pull_cap=cap * threshold)
+    for s in range(-radius, radius + 1):
+        pulls = [pull(s, value, weight, threshold) for value, weight in users]
+        needed = changes_needed(pulls, reaches)
+        assert [bool(first[k] <= s <= last[k]) for k in range(len(users))] == [
+            needed <= k for k in range(len(users))
+        ]
+        flat = -(-abs(sum(pulls)) // (cap * threshold))
+        assert [bool(flat_first[k] <= s <= flat_last[k]) for k in range(4)] == [flat <= k for k in range(4)]
+
+
+def test_every_point_of_a_shell_is_reached_once() -> None:
+    shells = Shells(first=np.array([3, 2, -4]), last=np.array([2, 2, 6]), radius=8)
+    sizes = shells.sizes()
+    assert sizes == [0, 1, 10, 6]
+    points = [shells.point(score, number) for score, size in enumerate(sizes) for number in range(size)]
+    assert sorted(points) == list(range(-8, 9))
+    assert [
+        shells.point(1, 0),
+        shells.point(2, 0),
+        shells.point(2, 6),
+        shells.point(3, 0),
+        shells.point(3, 5),
+    ] == [*(2, -4, 3, -8, 8)]
+
+
+def prepared(world: tuple[Records, ...], relation: Neighbors, per: str, epsilon: float) -> PreparedExact:
+    cap = 3 if per == "record" and relation is not Neighbors.REPLACE_VALUES else None
+    request = Request(columns=("v",), epsilon=epsilon, delta=0.0, neighbors=relation, per=per)  # type: ignore[arg-type]
+    mechanism = Exact(threshold=1.0, radius=9.0, record_cap=cap)
+    return mechanism.prepare(request, PublicFacts.of(table_of(world), relation))
+
+
+def loss(
+    world: tuple[Records, ...], other: tuple[Records, ...], relation: Neighbors, per: str, epsilon: float
+) -> mpmath.mpf:
+    """The exact privacy loss of a pair, in both directions."""
+    mine, theirs = (prepared(w, relation, per, epsilon) for w in (world, other))
+    assert mine == theirs, "public decisions differ between neighbours"
+    laws = [mine.shells(table_of(w), 0) for w in (world, other)]
+    rate = mpmath.mpf(mine.rate.numerator) / mine.rate.denominator
+    with mpmath.workprec(200):
+        normalisers = [
+            mpmath.fsum(size * mpmath.exp(-rate * score) for score, size in enumerate(law.sizes()))
+            for law in laws
+        ]
+        corners = {-mine.grid.radius, mine.grid.radius}
+        for law in laws:
+            corners |= {int(end) + step for end in (*law.first, *law.last) for step in (-1, 0, 1)}
+        gap = max(
+            abs(score(laws[0], s) - score(laws[1], s)) * sign
+            for s in corners
+            if -mine.grid.radius <= s <= mine.grid.radius
+            for sign in (1,)
+        )
+        signed = {score(laws[1], s) - score(laws[0], s) for s in corners if abs(s) <= mine.grid.radius}
+        assert gap <= 1
+        ratio = mpmath.log(normalisers[1] / normalisers[0])
+        return max(abs(rate * difference + ratio) for difference in signed)
+
+
+def score(law: Shells, s: int) -> int:
+    inside = (law.first <= s) & (s <= law.last)
+    return int(np.argmax(inside)) if inside.any() else len(law.first)
+
+
+CONTENTS: list[Records] = [
+    (-50.0,),
+    (0.0,),
+    (0.4,),
+    (50.0,),
+    (NAN,),
+    (-50.0, 50.0),
+    (0.4,) * 5,
+    (50.0,) * 5,
+    (-50.0,) * 5,
+]
+
+
+def neighbours(world: tuple[Records, ...], relation: Neighbors) -> Iterator[tuple[Records, ...]]:
+    for turn in range(len(world)):
+        *others, last = world[turn:] + world[:turn]
+        match relation:
+            case Neighbors.ADD_REMOVE:
+                yield tuple(others)
+            case Neighbors.REPLACE_USER:
+                yield from ((*others, content) for content in CONTENTS)
+            case Neighbors.REPLACE_VALUES:
+                yield from ((*others, content) for content in CONTENTS if len(content) == len(last))
+
+
+@pytest.mark.parametrize("per", ["record", "user"])
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_no_pair_of_small_worlds_exceeds_epsilon(relation: Neighbors, per: str) -> None:
+    epsilon = 0.8
+    pairs = [
+        (world, other)
+        for world in itertools.combinations_with_replacement(CONTENTS, 3)
+        for other in neighbours(world, relation)
+    ]
+    chosen = np.random.default_rng(1).permutation(len(pairs))[:500]
+    worst = max(loss(*pairs[i], relation, per, epsilon) for i in chosen)
+    assert worst <= epsilon
+    assert worst > 0.45 * epsilon, "no pair comes near the promise: the search is blind"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("per", ["record", "user"])
+@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("users", [1, 2, 3, 4])
+def test_every_pair_of_small_worlds(relation: Neighbors, per: str, users: int) -> None:
+    for world in itertools.combinations_with_replacement(CONTENTS, users):
+        for other in neighbours(world, relation):
+            assert loss(world, other, relation, per, 1.1) <= 1.1
+
+
+@given(
+    st.lists(st.tuples(st.floats(-30, 30), st.integers(1, 9)), min_size=2, max_size=12),
+    st.tuples(st.floats(-30, 30), st.integers(1, 9)),
+    st.sampled_from(list(Neighbors)),
+)
+@settings(max_examples=120, deadline=None)
+def test_random_neighbours_stay_within_epsilon(
+    users: list[tuple[float, int]], other: tuple[float, int], relation: Neighbors
+) -> None:
+    world = tuple((value,) * count for value, count in users)
+    if relation is Neighbors.REPLACE_VALUES:
+        other = (other[0], users[-1][1])
+    changed = world[:-1] if relation is Neighbors.ADD_REMOVE else (*world[:-1], (other[0],) * other[1])
+    assert loss(world, changed, relation, "record", 0.5) <= 0.5
+
+
+def test_a_score_of_sensitivity_two_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is not blind: twice the rate breaks the promise on some pair."""
+    real = Exact.prepare
+
+    def doubled(self: Exact, request: Request, facts: PublicFacts) -> PreparedExact:
+        inner = real(self, request, facts)
+        return PreparedExact(
+            request=inner.request, cap=inner.cap, grid=inner.grid, rate=2 * inner.rate, depth=inner.depth
+        )
+
+    monkeypatch.setattr(Exact, "prepare", doubled)
+    pairs = [
+        (((0.4,), (0.4,), (50.0,)), ((0.4,), (0.4,), (-50.0,))),
+        (((50.0,), (-50.0,), (50.0,)), ((50.0,), (-50.0,), (-50.0,))),
+    ]
+    assert max(loss(*pair, Neighbors.REPLACE_USER, "user", 0.8) for pair in pairs) > 0.8
+
+
+@pytest.mark.parametrize("neighbors", list(Neighbors))
+@pytest.mark.parametrize("per", ["record", "user"])
+def test_a_huge_epsilon_gives_the_huber_location(neighbors: Neighbors, per: str) -> None:
+    generator = np.random.default_rng(2)
+    means, counts = generator.normal(40, 2, 300), generator.integers(1, 9, 300)
+    means[:20] = 1e9
+    weights = np.minimum(counts, 4) if per == "record" else np.ones(300)
+    truth = hm.location.huber_location(means, weights=weights, thresholds=3.0).point
+    release = hm.mean_of_user_means(
+        means,
+        counts,
+        epsilon=1e5,
+        per=per,  # type: ignore[arg-type]
+        neighbors=neighbors,
+        mechanism="exact",
+        threshold=3.0,
+        radius=1e9,
+        record_cap=4 if per == "record" else None,
+    )
+    assert release.value == pytest.approx(truth, abs=0.05)
+
+
+def test_noise_is_small_and_outliers_are_bounded() -> None:
+    """Gaussian users at epsilon = 1: the error is near the sampling error, and a hostile tenth moves it boundedly."""
+    generator = np.random.default_rng(3)
+    noise = InsecureSeededNoise(4)
+    request = Request(columns=("mean",), epsilon=1.0, delta=0.0, neighbors=Neighbors.REPLACE_USER, per="user")
+    mechanism = Exact(threshold=3.0, radius=1e6)
+    clean, hostile, plain = [], [], []
+    for _ in range(150):
+        means = generator.normal(0, 1, 1000)
+        plain.append(means.mean() ** 2)
+        clean.append(release_table(UserTable.from_means(means), request, mechanism, noise).values[0] ** 2)
+        means[:100] = 1e9
+        hostile.append(release_table(UserTable.from_means(means), request, mechanism, noise).values[0])
+    assert np.mean(clean) < 1.6 * np.mean(plain)
+    assert max(map(abs, hostile)) < 3.0 * 0.25
+
+
+def test_wild_inputs_need_no_luck() -> None:
+    for means in ([0.0], [1e300, -1e300], [NAN, NAN], [5.0] * 3):
+        for neighbors in ("replace-user", "replace-values", "add-remove"):
+            release = hm.mean_of_user_means(
+                means, epsilon=0.3, mechanism="exact", neighbors=neighbors, threshold=1, radius=10
+            )
+            assert -10 <= release.value <= 10
+    table = pa.table({"u": [1, 2, 3], "a": [1.0, 2.0, 3.0], "b": [4, 5, 6]})
+    release = hm.mean(
+        table, user="u", value=["a", "b"], epsilon=1e6, mechanism="exact", threshold=5, radius=9, record_cap=2
+    )
+    assert release.value == pytest.approx([2.0, 5.0], abs=1e-3)
+    assert release.delta == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"radius": 5}, "give threshold="),
+        ({"threshold": 5}, "give radius="),
+        ({"threshold": 0, "radius": 5}, "threshold must be a positive"),
+        ({"threshold": 1, "radius": math.inf}, "radius must be a positive"),
+        ({"threshold": 1, "radius": 5, "bounds": (0, 1)}, "bounds is not used"),
+        ({"threshold": 1e-9, "radius": 1e12}, "threshold is too small"),
+        ({"threshold": 1, "radius": 1e13}, "radius and threshold reach"),
+    ],
+)
+def test_refusals(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(hm.InputError, match=sentence):
+        hm.mean_of_user_means([1.0, 2.0], epsilon=1, mechanism="exact", **options)  # type: ignore[arg-type]
+
+
+def test_the_rate_is_the_rational_number_that_epsilon_stands_for() -> None:
+    assert prepared(((0.0,),), Neighbors.REPLACE_USER, "user", 0.1).rate == Fraction(0.1) / 2
