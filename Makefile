@@ -29,6 +29,7 @@ check: $(READY)  ## format, lint, types, and who may import what
 
 bench: $(READY)  ## speed beside plain DuckDB, in one process
 	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/location.py
 
 wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build
