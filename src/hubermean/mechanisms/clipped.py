@@ -223,7 +223,7 @@ class NoiseInterval:
         low, high = [], []
         for position, law in enumerate(self.laws):
             # All terms stay within a bound that each exceeds with probability 1 - level^(1 / terms).
-            bound = law.bound(-math.expm1(math.log(level) / len(self.noisy[position])))
+            bound = law.bound(tail=-math.expm1(math.log(level) / len(self.noisy[position])))
             low.append(self.share_to_value(position, -bound, bound))
             high.append(self.share_to_value(position, bound, -bound))
         return Interval(level=level, low=tuple(low), high=tuple(high), covers="noise only")

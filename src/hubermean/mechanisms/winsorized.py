@@ -299,7 +299,7 @@ class NoiseInterval:
     noisy: int
 
     def at(self, level: float) -> Interval:
-        bound = math.ceil(self.prepared.law.bound(level))
+        bound = math.ceil(self.prepared.law.bound(tail=1.0 - level))
         unit = Fraction(2) ** self.prepared.exponent / self.prepared.total_weight
         low, high = (
             float(self.prepared.weighted_average(self.midpoint, self.noisy + shift) * unit)

@@ -29,7 +29,7 @@ class NoiseLaw:
             return source.discrete_laplace(self.scale, size)
         return source.discrete_gaussian(self.scale, size)
 
-    def bound(self, tail: float) -> float:
+    def bound(self, *, tail: float) -> float:
         """A bound that |noise| exceeds with probability at most `tail`."""
         if self.kind == "laplace":
             # P(|X| > t) = 2 r^(t + 1) / (1 + r) for whole t >= 0, with r = exp(-1 / scale).
