@@ -364,3 +364,31 @@ def test_chosen_beta_knows_its_limits():
     assert add_remove.noise_stddev < 0.6 * replace.noise_stddev
     with pytest.raises(InputError, match="share"):
         choose_beta(total_weight=10, share=1.0, **PUBLIC)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, np.float32, np.float64])
+def test_numpy_numbers_give_the_same_noise_as_pythons(kind: type) -> None:
+    """A numpy integer inside a fraction would wrap around at 64 bits and leave almost no noise."""
+    assert laplace_scale(0.1, kind(100)) == laplace_scale(0.1, 100)
+    if kind is not np.uint8:
+        wide = discrete_gaussian_sigma(1.0, 1e-5, sensitivity=kind(123456))
+        assert wide == discrete_gaussian_sigma(1.0, 1e-5, sensitivity=123456)
+
+
+@pytest.mark.parametrize("value", ["1/3", "2", None, True, float("nan"), float("inf")])
+def test_a_sensitivity_must_be_a_number(value: object) -> None:
+    with pytest.raises(InputError, match="sensitivity"):
+        laplace_scale(1.0, value)  # type: ignore[arg-type]
+
+
+def test_a_delta_that_is_flat_in_alpha_ends_the_search() -> None:
+    for beta, dimension in ((1.0, 1), (0.5, 2)):
+        delta = math.nextafter(gaussian_delta(1.0, alpha=1e-9, beta=beta, dimension=dimension), 0.0)
+        with pytest.raises(InputError):
+            gaussian_alpha(1.0, delta, beta=beta, dimension=dimension)
+
+
+def test_absurd_arguments_are_safe() -> None:
+    assert gaussian_delta(1.0, alpha=1.0, beta=0.1, dimension=10**33) == 1.0
+    assert gaussian_alpha(1.0, 5e-324) > 0
+    assert gaussian_alpha(5e-324, 1e-5) > 0

@@ -570,3 +570,34 @@ def test_integer_and_float_solvers_agree():
 def test_bad_integer_input_is_refused(values, options):
     with pytest.raises(InputError):
         integer_huber_location(values, **options)
+
+
+@pytest.mark.parametrize(
+    ("points", "weights", "thresholds"),
+    [
+        ([0.0, 0.0, 3e-70], 1e-96, 1.0),
+        ([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], 1e-90, 1e-90),
+        ([0.0, 0.0, 1e95], 1e96, 1e96),
+        ([[0.0, 0.0], [1e90, 0.0], [0.0, 1e90]], 1e90, 1e90),
+    ],
+)
+def test_squares_out_of_range_do_not_spoil_the_certificate(
+    points: object, weights: float, thresholds: float
+) -> None:
+    """Gradients below 1e-162 or above 1e154 have no float square; the norm must not need one."""
+    found = huber_location(points, weights=weights, thresholds=thresholds)
+    array = np.asarray(points)
+    scale = float(np.abs(array).max())
+    small = huber_location(array / scale, thresholds=thresholds / scale)
+    distance = np.linalg.norm(np.atleast_1d(np.asarray(found.point) / scale - small.point))
+    assert distance <= 2 * (found.error_bound / scale + small.error_bound) + 1e-12
+
+
+def test_nearly_collinear_users_and_straight_runs_end() -> None:
+    """Two shapes on which a search that trusts rounding noise, or a stale model, repeats tiny steps for ever."""
+    h = 1.0471285480508214e-07
+    assert huber_location([[0, h], [1, -h], [2, -h], [3, h]], thresholds=0.1).iterations < 1000
+    points = np.zeros((3, 193))
+    points[:, 0] = [-1e5, -31, -5]
+    found = huber_location(points, weights=[3, 3, 2], thresholds=[1e-3, 2e-9, 0.036])
+    assert found.iterations < 1000

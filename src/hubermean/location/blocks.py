@@ -173,6 +173,14 @@ def gradient_error(n_users: int, dimension: int, influence: float) -> float:
     return roundings * UNIT * SLACK * influence + 4.0 * n_users * dimension * TINY
 
 
+def length(vector: Floats) -> float:
+    """The Euclidean norm, scaled first: squares of numbers within range may be out of it (proof 3.1)."""
+    largest = float(np.max(np.abs(vector), initial=0.0))
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    return largest * float(np.linalg.norm(vector / largest))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """What one pass at `centre` found. `error` bounds |gradient - exact gradient| (proof 3.3)."""
@@ -193,7 +201,7 @@ class Sweep:
     @property
     def floor(self) -> float:
         """Above this norm a step in float64 is sure to decrease the loss (proof 2.3)."""
-        size = float(np.linalg.norm(self.centre))
+        size = length(self.centre)
         return SLACK * 4.0 * (self.error + self.pull * UNIT * size)
 
 
@@ -238,7 +246,7 @@ def sweep(problem: Problem, centre: Floats, *, hessian: bool) -> Sweep:
     return Sweep(
         centre=centre,
         gradient=gradient,
-        norm=float(np.linalg.norm(gradient)),
+        norm=length(gradient),
         error=gradient_error(problem.n_users, d, influence),
         pull=pull,
         influence=influence,

@@ -10,7 +10,7 @@ from collections import deque
 
 import numpy as np
 
-from hubermean.location.blocks import Floats, Sweep
+from hubermean.location.blocks import Floats, Sweep, length
 
 # Up to here forming the Hessian costs a few gradient passes at most, and Newton needs fewer passes overall.
 NEWTON_DIMENSION = 192
@@ -31,9 +31,12 @@ class Directions:
         step = after.centre - before.centre
         change = after.gradient - before.gradient
         product = float(step @ change)
-        # The loss is convex, so only rounding can make this fail; such a pair would spoil the model.
-        if product > 1e-12 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        # The loss is convex, so this fails where it is straight or by rounding. Older pairs then describe another
+        # region, and their step would be repeated for ever: start over from the majoriser.
+        if product > 1e-12 * length(step) * length(change):
             self._pairs.append((step, change, 1.0 / product))
+        else:
+            self._pairs.clear()
 
     def propose(self, here: Sweep) -> Floats | None:
         """A direction at `here`, or None where the model gives none."""
@@ -42,8 +45,8 @@ class Directions:
             return None
         # Where the loss is nearly flat the model asks for absurd steps. influence / pull is a mean distance
         # in which a user counts with a_i w_i: a length scale that far outliers cannot inflate.
-        length, longest = float(np.linalg.norm(direction)), 4.0 * here.influence / here.pull
-        return direction if length <= longest else direction * (longest / length)
+        proposed, longest = length(direction), 4.0 * here.influence / here.pull
+        return direction if proposed <= longest else direction * (longest / proposed)
 
     def _quasi_newton(self, here: Sweep) -> Floats:
         """Two-loop recursion (Nocedal 1980); the initial model is the majoriser's curvature."""

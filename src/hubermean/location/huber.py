@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hubermean.errors import InputError
-from hubermean.location.blocks import SLACK, UNIT, Floats, Problem, Sweep, sweep
+from hubermean.location.blocks import SLACK, UNIT, Floats, Problem, Sweep, length, sweep
 from hubermean.location.certificate import certify
 from hubermean.location.direction import Directions
 
@@ -128,8 +128,10 @@ def _line_step(problem: Problem, directions: Directions, here: Sweep, record: fl
         if there.norm <= 0.5 * record or _decreases(problem, here, there):
             return there
         slope = float(there.gradient @ direction)
-        if slope > 0.0:
-            most, most_slope = step, slope
+        # A slope within its own rounding error says that the best step is near, not that it lies further on.
+        uncertain = there.error * length(direction)
+        if slope > -2.0 * uncertain:
+            most, most_slope = step, max(slope, uncertain)
         else:
             least, least_slope = step, slope
         if most == math.inf:
@@ -149,13 +151,13 @@ def _decreases(problem: Problem, here: Sweep, there: Sweep) -> bool:
     """
     back = here.centre - there.centre
     errors = here.error + there.error
-    change = max(0.0, float(np.linalg.norm(here.gradient - there.gradient)) / SLACK - errors)
+    change = max(0.0, length(here.gradient - there.gradient) / SLACK - errors)
     linear = float(there.gradient @ back)
     # Error of the gradient, then of the product itself.
-    length = float(np.linalg.norm(back))
-    linear -= SLACK * length * (there.error + 2.0 * (problem.dimension + 2) * UNIT * there.norm)
-    quadratic = change * change / (2.0 * problem.total_weight_bound)
-    return bool(linear + quadratic >= SLACK * SUFFICIENT * here.norm * here.norm / problem.total_weight)
+    linear -= SLACK * length(back) * (there.error + 2.0 * (problem.dimension + 2) * UNIT * there.norm)
+    # All divided by |gradient|, so that no square leaves the range of floats.
+    quadratic = change * (change / here.norm) / (2.0 * problem.total_weight_bound)
+    return bool(linear / here.norm + quadratic >= SLACK * SUFFICIENT * here.norm / problem.total_weight)
 
 
 def _start(problem: Problem) -> Floats:
@@ -172,7 +174,7 @@ def _start(problem: Problem) -> Floats:
         users = np.flatnonzero(problem.weights)
         chosen = users[:: -(-users.size // SAMPLE_ROWS)]
         # A user who outweighs everyone must not be missed by the sample.
-        chosen = np.append(chosen, np.argmax(problem.weights))
+        chosen = np.union1d(chosen, [np.argmax(problem.weights)])
         masses = problem.weights[chosen]
     sample = np.asarray(problem.points[chosen], dtype=np.float64)
     order = np.argsort(sample, axis=0, kind="stable")

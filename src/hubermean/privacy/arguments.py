@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import SupportsIndex
 
 from hubermean.errors import InputError
@@ -47,10 +48,15 @@ def whole_positive(name: str, value: SupportsIndex) -> int:
 
 def exact_positive(name: str, value: float | Fraction) -> Fraction:
     """`value` as an exact fraction if it is finite and above 0; an integer of any size stays exact."""
-    try:
-        number = Fraction(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a finite number above 0, not {value!r}") from None
+    given: object = value
+    number = Fraction(0)
+    if isinstance(given, Integral):
+        # A numpy integer would stay inside the fraction, and its arithmetic wraps around at 64 bits.
+        number = Fraction(int(given))
+    elif isinstance(given, Fraction):
+        number = given
+    elif isinstance(given, Real) and math.isfinite(given):
+        number = Fraction(float(given))
     if number <= 0 or isinstance(value, bool):
         raise InputError(f"{name} must be a finite number above 0, not {value!r}")
     return number

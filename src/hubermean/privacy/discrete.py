@@ -62,7 +62,7 @@ def discrete_gaussian_sigma(
             f"{SMALLEST_DISCRETE_SIGMA:g} its proof needs: use a finer grid, so that sensitivity is larger"
         )
     # The sigma returned is at least `floor`, and both terms fall with sigma: evaluating them here is safe.
-    log_tail = -math.log(_TAIL_SHARE * target)
+    log_tail = -(math.log(_TAIL_SHARE) + math.log(target))
     radius = math.sqrt(d + 2.0 * math.sqrt(d * log_tail) + 2.0 * log_tail) + continuous_alpha
     slack = 1.0 + _TAIL_SHARE
     pointwise = slack * d / (24.0 * floor * floor)  # a of Lemma 7

@@ -29,6 +29,7 @@ _LARGEST_EPSILON = 1e12
 # shift/2 - epsilon/shift would exceed the error budget of Lemma 6.
 _LARGEST_BETA = 100.0
 _LARGEST_ALPHA = 1e4
+_LARGEST_DIMENSION = 10**9
 # No search goes below this alpha: less would be noise a billion times the sensitivity.
 _SMALLEST_ALPHA = 1e-9
 
@@ -115,7 +116,7 @@ def rounding_margin(dimension: int) -> float:
 
 
 def _delta(epsilon: float, alpha: float, beta: float, dimension: int) -> float:
-    if beta > _LARGEST_BETA or alpha > _LARGEST_ALPHA:
+    if beta > _LARGEST_BETA or alpha > _LARGEST_ALPHA or (beta > 0.0 and dimension > _LARGEST_DIMENSION):
         return 1.0
     epsilon, alpha = min(epsilon, _LARGEST_EPSILON), max(alpha, _SMALLEST_SHIFT)
     logs = []
@@ -137,17 +138,24 @@ def largest_alpha(epsilon: float, delta: float, beta: float, dimension: int) -> 
     """`gaussian_alpha` for arguments already checked; None where no alpha of at least 1e-9 exists."""
 
     def excess(log_alpha: float) -> float:
-        return math.log(_delta(epsilon, math.exp(log_alpha), beta, dimension)) - math.log(delta)
+        """Above 0 exactly where delta is exceeded as a float; the logarithms guide the search."""
+        reached = _delta(epsilon, math.exp(log_alpha), beta, dimension)
+        difference = math.log(reached) - math.log(delta)
+        return max(difference, 1e-300) if reached > delta else min(difference, 0.0)
 
     # Dwork & Roth (2014), Thm A.1, only as a first guess.
-    guess = math.log(epsilon / math.sqrt(2.0 * math.log(1.25 / delta)))
+    guess = math.log(epsilon) - 0.5 * math.log(2.0 * (math.log(1.25) - math.log(delta)))
     bracket = _bracket(excess, max(guess, math.log(_SMALLEST_ALPHA)))
     if bracket is None:
         return None
     alpha = math.exp(_largest_below(excess, *bracket))
     # exp and log round: test the very float that is returned, against delta itself.
+    step = 1e-12
     while _delta(epsilon, alpha, beta, dimension) > delta:
-        alpha *= 1.0 - 1e-12
+        alpha *= 1.0 - step
+        step = min(2.0 * step, 0.5)  # where delta is flat in alpha, small steps would take forever
+        if alpha < _SMALLEST_ALPHA:
+            return None
     return alpha
 
 
