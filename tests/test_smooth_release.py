@@ -151,6 +151,22 @@ def test_any_data_is_answered(relation: Neighbors, means: Any) -> None:
     assert all(math.isfinite(value) for value in release.values)
 
 
+@pytest.mark.parametrize("mechanism", ["smooth", "exact"])
+@pytest.mark.parametrize("shape", [(0,), (0, 1), (0, 2)])
+def test_nobody_at_all_is_answered_where_n_is_private(shape: tuple[int, ...], mechanism: str) -> None:
+    """A refusal would tell that the only user is not there."""
+    release = hm.mean_of_user_means(
+        np.zeros(shape),
+        epsilon=1.0,
+        delta=1e-6,
+        neighbors="add-remove",
+        mechanism=mechanism,
+        threshold=np.float32(1),
+        radius=np.int64(10),
+    )
+    assert all(abs(value) <= 10.0 for value in release.values)
+
+
 @pytest.mark.parametrize("epsilon", [1e-9, 1e9])
 def test_extreme_budgets_either_work_or_are_refused_from_public_numbers(epsilon: float) -> None:
     for means in (np.zeros(40), np.linspace(-9, 9, 40)):

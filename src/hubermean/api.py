@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import Any, get_args
 
 from numpy.typing import ArrayLike
@@ -75,9 +76,7 @@ def mean(
     16.5
     """
     columns = tuple(column_names(value, "value"))
-    chosen = choose(
-        mechanism, Known(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
-    )
+    chosen = choose(mechanism, _known(bounds, record_cap, threshold, radius))
     request = _request(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
     table = user_table(
@@ -117,9 +116,7 @@ def mean_of_user_means(
 
     The other arguments are those of `mean`.
     """
-    chosen = choose(
-        mechanism, Known(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
-    )
+    chosen = choose(mechanism, _known(bounds, record_cap, threshold, radius))
     table = UserTable.from_means(means, counts)
     per = per or ("user" if counts is None else "record")
     request = _request(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
@@ -148,6 +145,24 @@ def release_table(table: UserTable, request: Request, mechanism: Mechanism, nois
         parameters=parameters,
         interval_rule=outcome.interval_rule,
     )
+
+
+def _known(
+    bounds: Bounds | Sequence[Bounds] | None,
+    record_cap: int | None,
+    threshold: float | None,
+    radius: float | None,
+) -> Known:
+    """What is known, with numbers of numpy's as Python's own; what is no number is left for the mechanism to refuse."""
+    return Known(
+        bounds=bounds, record_cap=_plain(record_cap), threshold=_plain(threshold), radius=_plain(radius)
+    )
+
+
+def _plain(given: Any) -> Any:
+    if isinstance(given, bool) or not isinstance(given, Real):
+        return given
+    return int(given) if isinstance(given, Integral) else float(given)
 
 
 def _request(

@@ -108,6 +108,25 @@ class ExactSums:
             start += len(low)
         return cls(encoding=BINARY, high=ExactIntegers(wholes, large), low=ExactIntegers(rests, {}))
 
+    @classmethod
+    def from_parts(cls, encoding: Encoding, high: ExactIntegers, low: ExactIntegers) -> ExactSums:
+        """From separate sums of the two parts, in the form that one sum would have.
+
+        One form for one sum: what is computed from it in floats is then a function of that user's records alone, and
+        does not tell how the sums of all users were added up.
+        """
+        if encoding != BINARY:
+            totals = [high[position] * encoding.radix + low[position] for position in range(len(low))]
+            return cls(encoding=encoding, low=ExactIntegers.from_integers(totals))
+        whole, rest = high.small + (low.small >> 40), low.small & (BINARY.radix - 1)
+        large: dict[int, int] = {}
+        near_the_edge = np.flatnonzero(np.abs(high.small) > 2**61).tolist()
+        for position in {*high.large, *low.large, *near_the_edge}:
+            upper, lower = divmod(high[position] * BINARY.radix + low[position], BINARY.radix)
+            whole[position], rest[position] = 0, lower
+            large[position] = upper
+        return cls(encoding=BINARY, high=ExactIntegers(whole, large), low=ExactIntegers(rest, {}))
+
     def __len__(self) -> int:
         return len(self.low)
 

@@ -86,7 +86,12 @@ def _from_pandas(data: Any, users: Sequence[str], values: Sequence[str]) -> pa.T
                 f"column {name!r} has dtype object, which declares no type; "
                 f"convert it first, for instance with data[{name!r}].astype(float)"
             )
-        columns[name] = pa.array(series)
+        if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
+            # Such a column turns into floats as soon as one value is missing, so that one value would decide how all
+            # are read. Both are read as floats; nullable integers (Int64) stay integers.
+            columns[name] = pa.array(series.to_numpy(dtype=np.float64))
+        else:
+            columns[name] = pa.array(series)
     return pa.table(columns)
 
 

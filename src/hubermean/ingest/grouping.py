@@ -66,7 +66,7 @@ def read_user_table(table: pa.Table, values: Sequence[ValueColumn]) -> UserTable
 def _column_sums(table: pa.Table, name: str, value: ValueColumn) -> ExactSums:
     if name not in table.column_names:
         high, low = (_exact(table.column(f"{name}_{part}")) for part in ("high", "low"))
-        return ExactSums(encoding=value.encoding, high=high, low=low)
+        return ExactSums.from_parts(value.encoding, high, low)
     if value.encoding == BINARY:
         return ExactSums.from_binary_words(map(_words, table.column(name).chunks))
     return ExactSums(encoding=value.encoding, low=_exact(table.column(name)))

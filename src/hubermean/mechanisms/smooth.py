@@ -39,11 +39,13 @@ PLANNED_USERS = 3_000
 """Under `add-remove` beta is planned for this many users unless the caller names a number; never for the true n."""
 
 _SMALLEST, _LARGEST = 1e-60, 1e60
-_CLAMP = 2.0**8  # user means are clamped to this many times radius + threshold: far beyond what matters
+_CLAMP = (
+    2.0  # user means are clamped to this many times radius + threshold: beyond, only their direction matters
+)
 _TOLERANCE = 2.0**-36  # gradient per unit of weight, in thresholds, at which the solver may stop
 _BETA_ROUNDING = 2.0**-40  # what floats may add to |ln sigma - ln sigma'| (Lemma 5)
 _UP = 1.0 + 2.0**-40
-_LONGEST_REACH = 2**24
+_LONGEST_REACH = 2**20
 # The share of users whose change typical data is expected to withstand. Users withstand more where the threshold is
 # wide beside their spread, up to 1/3 or 1/2; expecting too much costs a factor of hundreds, too little a few percent.
 _WITHSTOOD = {Neighbors.REPLACE_USER: 0.1, Neighbors.REPLACE_VALUES: 0.1, Neighbors.ADD_REMOVE: 0.15}
@@ -186,7 +188,10 @@ class PreparedSmooth:
         position, sigma = self.statistic(table)
         draws = noise.discrete_gaussian(sigma, len(position))
         spacing = Fraction(2) ** self.exponent
-        values = tuple(float((place + extra) * spacing) for place, extra in zip(position, draws, strict=True))
+        noisy = [float((place + extra) * spacing) for place, extra in zip(position, draws, strict=True)]
+        # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
+        shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
+        values = tuple(shrink * value for value in noisy)
         parameters: dict[str, Any] = {"threshold": self.threshold, "radius": self.radius}
         if self.request.per == "record":
             parameters["record_cap"] = self.cap
@@ -211,7 +216,7 @@ class PreparedSmooth:
         its rounding costs no privacy.
         """
         usable = table.counts > 0
-        means = table.means.reshape(table.n_users, -1)
+        means = table.means.reshape(table.n_users, len(self.request.columns))
         points = np.clip(means[usable], -(2.0**400), 2.0**400)
         square = points[:, 0] * points[:, 0]
         for column in range(1, points.shape[1]):

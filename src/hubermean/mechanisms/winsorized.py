@@ -68,8 +68,9 @@ class Winsorized:
     name = "winsorized"
 
     def __post_init__(self) -> None:
-        positive("threshold", self.threshold)
-        positive("radius", self.radius)
+        for name in ("threshold", "radius"):
+            if not 1e-60 <= positive(name, getattr(self, name)) <= 1e60:
+                raise InputError(f"{name} must be a number from 1e-60 to 1e60, not {getattr(self, name)!r}")
         if Fraction(self.radius) > MOST_BINS * Fraction(self.threshold):
             raise InputError("radius may be at most 1e9 times threshold; raise threshold or lower radius")
         if self.choice_share is not None and not 0.0 < positive("choice_share", self.choice_share) < 1.0:
