@@ -263,6 +263,30 @@ def test_noise_is_small_and_outliers_are_bounded() -> None:
     assert max(map(abs, hostile)) < 3.0 * 0.25
 
 
+@pytest.mark.parametrize("neighbors", ["replace-user", "replace-values", "add-remove"])
+@pytest.mark.parametrize("where", [10.5, 12.0, 1e9, -1e9])
+def test_a_location_beyond_the_radius_is_taken_at_its_edge(where: float, neighbors: str) -> None:
+    release = hm.mean_of_user_means(
+        np.full(2000, where), epsilon=5, mechanism="exact", neighbors=neighbors, threshold=1, radius=10
+    )
+    assert release.value == pytest.approx(math.copysign(10.0, where), abs=0.05)
+
+
+def test_the_answer_stays_within_the_radius() -> None:
+    release = hm.mean_of_user_means([5.0] * 50, epsilon=10, mechanism="exact", threshold=1.0, radius=0.3)
+    assert abs(release.value) <= 0.3
+    with pytest.raises(hm.InputError, match="radius is too small"):
+        hm.mean_of_user_means([5.0] * 50, epsilon=10, mechanism="exact", threshold=1e6, radius=1e-6)
+
+
+def test_an_epsilon_out_of_reach_is_refused_from_public_numbers() -> None:
+    for neighbors in ("add-remove",):
+        with pytest.raises(hm.InputError, match="epsilon is too small"):
+            hm.mean_of_user_means(
+                [1.0], epsilon=1e-5, mechanism="exact", neighbors=neighbors, threshold=1, radius=10
+            )
+
+
 def test_wild_inputs_need_no_luck() -> None:
     for means in ([0.0], [1e300, -1e300], [NAN, NAN], [5.0] * 3):
         for neighbors in ("replace-user", "replace-values", "add-remove"):

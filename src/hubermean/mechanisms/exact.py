@@ -25,7 +25,9 @@ from hubermean.user_table import UserTable
 
 LARGEST_RADIUS = 2**60  # in grid units
 LARGEST_DEPTH = 2**20
+LARGEST_UNEQUAL_DEPTH = 2**14  # with unequal weights every shell costs a sort of its candidates
 MOST_USERS = 2**31
+PLANNED_USERS = 2**24  # where the number of users is private; more costs accuracy, not privacy
 _FINEST_THRESHOLD_BITS = 30
 _COARSEST_THRESHOLD_BITS = 8
 _LOST_MASS = 40.0  # shells are told apart until the rest of the grid together has probability about e^-40
@@ -43,6 +45,7 @@ class Exact:
     Formal guarantees:
     - epsilon-DP, delta = 0, for the neighbour relation of the request (proofs/exact.md, Theorem 1); several columns
       share epsilon equally;
+    - under `add-remove`, for data of at most 2^31 users (more are refused);
     - the draw follows its stated law exactly: no floating-point number takes part from record to output;
     - a user without usable records pulls on nothing; under `replace-values` it keeps its public weight in the score.
     """
@@ -55,8 +58,8 @@ class Exact:
     def __post_init__(self) -> None:
         for name in ("threshold", "radius"):
             given: Any = getattr(self, name)
-            if not is_real(given) or not 0 < given < math.inf:
-                raise InputError(f"{name} must be a positive number, not {given!r}")
+            if not is_real(given) or not 1e-60 <= float(given) <= 1e60:
+                raise InputError(f"{name} must be a positive number (from 1e-60 to 1e60), not {given!r}")
 
     @classmethod
     def from_known(cls, known: Known) -> Exact:
@@ -74,15 +77,15 @@ class Exact:
         self.check(request)
         cap = weight_cap(self.record_cap, request, facts)
         for column in facts.columns:
-            if Fraction(self.radius) + Fraction(self.threshold) > column.limit:
+            if Fraction(float(self.radius)) + Fraction(float(self.threshold)) > column.limit:
                 raise InputError(
                     f"radius and threshold reach beyond {float(column.limit):g}, the largest value that "
                     f"{column.name!r} is read with; give resolution= (a coarser step) or a smaller radius"
                 )
         heaviest = cap * (MOST_USERS if facts.n_users is None else facts.n_users)
-        grid = LocationGrid.choose(self.threshold, self.radius, heaviest=heaviest)
+        grid = LocationGrid.choose(float(self.threshold), float(self.radius), heaviest=heaviest)
         epsilon = Fraction(request.epsilon) / len(request.columns)
-        depth = _depth(grid, epsilon, heaviest=heaviest, cap=cap, n_users=facts.n_users)
+        depth = _depth(grid, epsilon, n_users=facts.n_users, equal=request.per == "user")
         return PreparedExact(request=request, cap=cap, grid=grid, rate=epsilon / 2, depth=depth)
 
 
@@ -107,8 +110,10 @@ class LocationGrid:
         grid = cls(
             exponent=exponent,
             threshold=math.floor(Fraction(threshold) / spacing),
-            radius=min(math.ceil(Fraction(radius) / spacing), LARGEST_RADIUS),
+            radius=min(math.floor(Fraction(radius) / spacing), LARGEST_RADIUS),
         )
+        if grid.radius < 2**_COARSEST_THRESHOLD_BITS:
+            raise InputError("radius is too small beside threshold; raise radius or lower threshold")
         if grid.threshold < 2**_COARSEST_THRESHOLD_BITS:
             raise InputError(
                 "threshold is too small beside radius and the weights of all users; "
@@ -164,7 +169,10 @@ class PreparedExact:
             first, last = flat_shell_ends(users, radius=self.grid.radius, depth=self.depth, pull_cap=pull_cap)
         else:
             first, last = shell_ends(users, radius=self.grid.radius, depth=self.depth)
-        return Shells(first=first, last=last, radius=self.grid.radius)
+        # A location beyond the radius counts as at its edge: the last point is never too low, the first never too
+        # high (proofs/exact.md, Lemma 2). Without this all points would be equally bad.
+        radius = self.grid.radius
+        return Shells(first=np.minimum(first, radius), last=np.maximum(last, -radius), radius=radius)
 
     def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
         values = []
@@ -212,10 +220,16 @@ class PreparedExact:
         return parameters
 
 
-def _depth(grid: LocationGrid, epsilon: Fraction, *, heaviest: int, cap: int, n_users: int | None) -> int:
-    """How many shells are told apart: the rest of the grid then has probability of the order of e^-40."""
+def _depth(grid: LocationGrid, epsilon: Fraction, *, n_users: int | None, equal: bool) -> int:
+    """How many shells are told apart: the rest of the grid then has probability of the order of e^-40.
+
+    Fewer would make the answer a guess, so an epsilon that needs more than can be computed is refused.
+    """
     wanted = math.ceil(2.0 / float(epsilon) * (math.log(2 * grid.radius + 1) + _LOST_MASS))
     # The best grid point need not have score 0: next to the location |G| can be half of all weight.
-    wanted += 1 + heaviest // (cap * grid.threshold)
+    wanted += 1 + (PLANNED_USERS if n_users is None else n_users) // grid.threshold
     # A public number of users bounds every score: when all may change, every point can be the answer.
-    return max(1, min(wanted, LARGEST_DEPTH, n_users if n_users is not None else LARGEST_DEPTH))
+    wanted = max(1, wanted if n_users is None else min(wanted, n_users))
+    if wanted > (LARGEST_DEPTH if equal or n_users is None else LARGEST_UNEQUAL_DEPTH):
+        raise InputError("epsilon is too small for mechanism 'exact' here; raise epsilon, or use per='user'")
+    return wanted
