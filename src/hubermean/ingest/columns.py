@@ -66,7 +66,7 @@ class Schema:
                 f"column {name!r} has type {_readable(self.types[name])} and cannot identify users; "
                 "use an integer, text or UUID column"
             )
-        # Data frames write a missing integer id as NaN; why not isnan, `_if_usable` says.
+        # Data frames write a missing integer id as NaN; why not isnan, `_in_range` says.
         return f"(isfinite({column}) OR isinf({column}))" if kind in _FLOATS else f"{column} IS NOT NULL"
 
     def value(self, name: str, *, resolution: Fraction | None, clamp_infinities: bool) -> ValueColumn:
@@ -109,24 +109,33 @@ class Schema:
 def _binary(number: str, clamp_infinities: bool) -> tuple[Encoding, str]:
     """The rule of `exact.encoding.encode_binary` in one step; the engine's cast rounds half to even."""
     limit = float(BINARY.limit)
-    largest = f"sign({number}) * {limit * 2.0**60!r}"
-    inside = (
-        f"CASE WHEN {number} BETWEEN {-limit!r} AND {limit!r} THEN {number} * {2.0**60!r} ELSE {largest} END"
-    )
-    return BINARY, f"CAST({_if_usable(number, inside, largest, clamp_infinities)} AS HUGEINT)"
+    largest = f"CAST(sign({number}) * {limit * 2.0**60!r} AS HUGEINT)"
+    inside = f"try_cast({number} * {2.0**60!r} AS HUGEINT)"
+    return BINARY, _in_range(number, limit, inside, largest, clamp_infinities)
 
 
 def _in_steps(
     number: str, scaling: str, resolution: Fraction, clamp_infinities: bool
 ) -> tuple[Encoding, str]:
     """A float as a number of steps, rounded to a whole number and clamped to 64 bits."""
-    limit = 9.2e18
-    steps = f"{number} {scaling}"
+    limit = 9.2e18  # leaves room for the rounding of the range
     largest = f"CAST(sign({number}) * {limit!r} AS BIGINT)"
-    inside = (
-        f"CASE WHEN {steps} BETWEEN {-limit!r} AND {limit!r} THEN CAST({steps} AS BIGINT) ELSE {largest} END"
+    inside = f"try_cast({number} {scaling} AS BIGINT)"
+    return whole_numbers(resolution), _in_range(
+        number, limit * float(resolution), inside, largest, clamp_infinities
     )
-    return whole_numbers(resolution), _if_usable(number, inside, largest, clamp_infinities)
+
+
+def _in_range(number: str, reach: float, inside: str, largest: str, clamp_infinities: bool) -> str:
+    """An expression for numbers within reach, another beyond, null where a float is unusable.
+
+    The statistics of Parquet files leave NaN out, so an engine that trusts them may decide any comparison with
+    the column, and isnan itself, without looking at the value: NaN then meets `inside`, whose try_cast makes it null.
+    """
+    beyond = f"isfinite({number}) OR isinf({number})" if clamp_infinities else f"isfinite({number})"
+    return (
+        f"CASE WHEN {number} BETWEEN {-reach!r} AND {reach!r} THEN {inside} WHEN {beyond} THEN {largest} END"
+    )
 
 
 def _decimal(column: str, shape: Mapping[str, int]) -> tuple[Encoding, str]:
@@ -146,16 +155,6 @@ def _decimal(column: str, shape: Mapping[str, int]) -> tuple[Encoding, str]:
 def _if_present(column: str, expression: str) -> str:
     """Null where the value is; least and greatest pass over nulls and would make a number of one."""
     return f"CASE WHEN {column} IS NOT NULL THEN {expression} END"
-
-
-def _if_usable(number: str, finite: str, infinite: str, clamp_infinities: bool) -> str:
-    """Null where a float is unusable.
-
-    isfinite comes first: the statistics of Parquet files leave NaN out, so an engine that trusts them may
-    decide any comparison with the column, and isnan itself, without looking at the value.
-    """
-    rest = f" WHEN isinf({number}) THEN {infinite}" if clamp_infinities else ""
-    return f"CASE WHEN isfinite({number}) THEN {finite}{rest} END"
 
 
 def missing_column(name: str, existing: Sequence[str]) -> str:

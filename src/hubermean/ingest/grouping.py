@@ -73,7 +73,7 @@ def _column_sums(table: pa.Table, name: str, value: ValueColumn) -> ExactSums:
 
 
 def _int64(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    array: NDArray[np.int64] = column.to_numpy().astype(np.int64)
+    array: NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
     return array
 
 
