@@ -152,6 +152,19 @@ def test_releases_made_with_seeded_noise_say_so() -> None:
     assert "insecure_noise" not in hm.mean_of_user_means([1.0], epsilon=1, bounds=(0, 3)).parameters
 
 
+def test_auto_follows_what_is_known() -> None:
+    means = [1.0, 2.0, 3.0]
+    assert hm.mean_of_user_means(means, epsilon=1, bounds=(0, 5)).mechanism == "clipped"
+    assert hm.mean_of_user_means(means, epsilon=1, threshold=2, radius=50).mechanism == "exact"
+    for known, sentence in (
+        ({}, "give bounds="),
+        ({"threshold": 2}, "give radius="),
+        ({"radius": 2}, "give threshold="),
+    ):
+        with pytest.raises(hm.InputError, match=sentence):
+            hm.mean_of_user_means(means, epsilon=1, **known)  # type: ignore[arg-type]
+
+
 def test_a_mechanism_of_ones_own() -> None:
     """The protocol is small: this is a whole mechanism."""
     from hubermean.mechanisms import Outcome

@@ -50,8 +50,8 @@ def mean(
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
         neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
-        mechanism: "auto", "clipped", "exact", "smooth", "winsorized", or an object with the protocol of
-            `hubermean.mechanisms`.
+        mechanism: "clipped", "exact", "smooth", "winsorized", or an object with the protocol of
+            `hubermean.mechanisms`; "auto" is "clipped" where bounds are given, "exact" where threshold and radius are.
         bounds: (low, high) that user means are clamped to, or one pair per column; for "clipped". Public: take it
             from knowledge of the quantity, not from the data.
         record_cap: the most records a user counts for, with `per="record"`. Public.

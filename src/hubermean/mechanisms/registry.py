@@ -27,8 +27,20 @@ def choose(mechanism: str | Mechanism, known: Known) -> Mechanism:
         known.only(of=mechanism.name)
         return mechanism
     if mechanism == "auto":
-        return Clipped.from_known(known)
+        return _by_what_is_known(known)
     if mechanism not in BY_NAME:
         names = ", ".join(repr(name) for name in ["auto", *BY_NAME])
         raise InputError(f"mechanism must be one of {names}, not {mechanism!r}")
     return BY_NAME[mechanism](known)
+
+
+def _by_what_is_known(known: Known) -> Mechanism:
+    """Bounds call for `clipped`, a threshold and a radius for `exact`: a public choice, made before data is read."""
+    if known.bounds is not None:
+        return Clipped.from_known(known)
+    if known.threshold is not None or known.radius is not None:
+        return Exact.from_known(known)
+    raise InputError(
+        "give bounds=(low, high), public limits of user means; or threshold= and radius=, how far user means "
+        "spread and how large the mean can be"
+    )
