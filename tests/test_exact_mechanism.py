@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 
 import mpmath
@@ -27,7 +26,7 @@ from hubermean.mechanisms.shells import Users, flat_shell_ends, shell_ends
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
-from worlds import Records, table_of
+from worlds import Records, neighbours, table_of
 
 NAN = float("nan")
 
@@ -153,18 +152,6 @@ CONTENTS: list[Records] = [
 ]
 
 
-def neighbours(world: tuple[Records, ...], relation: Neighbors) -> Iterator[tuple[Records, ...]]:
-    for turn in range(len(world)):
-        *others, last = world[turn:] + world[:turn]
-        match relation:
-            case Neighbors.ADD_REMOVE:
-                yield tuple(others)
-            case Neighbors.REPLACE_USER:
-                yield from ((*others, content) for content in CONTENTS)
-            case Neighbors.REPLACE_VALUES:
-                yield from ((*others, content) for content in CONTENTS if len(content) == len(last))
-
-
 @pytest.mark.parametrize("per", ["record", "user"])
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_no_pair_of_small_worlds_exceeds_epsilon(relation: Neighbors, per: str) -> None:
@@ -172,7 +159,7 @@ def test_no_pair_of_small_worlds_exceeds_epsilon(relation: Neighbors, per: str) 
     pairs = [
         (world, other)
         for world in itertools.combinations_with_replacement(CONTENTS, 3)
-        for other in neighbours(world, relation)
+        for other in neighbours(world, relation, CONTENTS)
     ]
     chosen = np.random.default_rng(1).permutation(len(pairs))[:500]
     worst = max(loss(*pairs[i], relation, per, epsilon) for i in chosen)
@@ -186,7 +173,7 @@ def test_no_pair_of_small_worlds_exceeds_epsilon(relation: Neighbors, per: str) 
 @pytest.mark.parametrize("users", [1, 2, 3, 4])
 def test_every_pair_of_small_worlds(relation: Neighbors, per: str, users: int) -> None:
     for world in itertools.combinations_with_replacement(CONTENTS, users):
-        for other in neighbours(world, relation):
+        for other in neighbours(world, relation, CONTENTS):
             assert loss(world, other, relation, per, 1.1) <= 1.1
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.exact.encoding import encode_binary
+from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
 
 Records = Sequence[float]
@@ -52,3 +53,18 @@ def sums_by_size(table: UserTable, column: int = 0) -> list[tuple[Fraction, int,
     sums = table.sums[column]
     rows = zip(range(table.n_users), table.counts.tolist(), table.records.tolist(), strict=True)
     return sorted((sums.fraction(position), count, records) for position, count, records in rows)
+
+
+def neighbours(
+    world: tuple[Records, ...], relation: Neighbors, contents: Sequence[Records]
+) -> Iterator[tuple[Records, ...]]:
+    """Every neighbour in which one user has other contents; users have no order, so rotate to reach them all."""
+    for turn in range(len(world)):
+        *others, last = world[turn:] + world[:turn]
+        match relation:
+            case Neighbors.ADD_REMOVE:
+                yield tuple(others)
+            case Neighbors.REPLACE_USER:
+                yield from ((*others, content) for content in contents)
+            case Neighbors.REPLACE_VALUES:
+                yield from ((*others, content) for content in contents if len(content) == len(last))

@@ -63,12 +63,8 @@ class Exact:
 
     @classmethod
     def from_known(cls, known: Known) -> Exact:
-        known.only("threshold", "radius", "record_cap", of=cls.name)
-        if known.threshold is None:
-            raise InputError("give threshold=, the public distance beyond which a user mean is an outlier")
-        if known.radius is None:
-            raise InputError("give radius=, a public bound on the size of the answer; it may be generous")
-        return cls(threshold=known.threshold, radius=known.radius, record_cap=known.record_cap)
+        threshold, radius = known.spread(of=cls.name)
+        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap)
 
     def check(self, request: Request) -> None:
         check_cap(self.record_cap, request)

@@ -31,6 +31,15 @@ class Known:
     threshold: float | None = None
     radius: float | None = None
 
+    def spread(self, *, of: str) -> tuple[float, float]:
+        """Threshold and radius for a mechanism that needs both and takes no bounds."""
+        self.only("threshold", "radius", "record_cap", of=of)
+        if self.threshold is None:
+            raise InputError("give threshold= (the distance from the mean within which most user means lie)")
+        if self.radius is None:
+            raise InputError("give radius= (the mean lies within this distance of 0; it may be generous)")
+        return self.threshold, self.radius
+
     def only(self, *used: str, of: str) -> None:
         """Refuse what a mechanism would have to ignore."""
         for one in fields(self):

@@ -91,14 +91,8 @@ class Smooth:
 
     @classmethod
     def from_known(cls, known: Known) -> Smooth:
-        known.only("threshold", "radius", "record_cap", of=cls.name)
-        if known.threshold is None:
-            raise InputError(
-                "give threshold= (how far a user mean may lie from the centre and still pull in full)"
-            )
-        if known.radius is None:
-            raise InputError("give radius= (the mean is known to lie within this distance of 0)")
-        return cls(threshold=known.threshold, radius=known.radius, record_cap=known.record_cap)
+        threshold, radius = known.spread(of=cls.name)
+        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap)
 
     def check(self, request: Request) -> None:
         if request.delta == 0.0:

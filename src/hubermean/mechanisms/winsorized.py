@@ -78,13 +78,8 @@ class Winsorized:
 
     @classmethod
     def from_known(cls, known: Known) -> Winsorized:
-        known.only("threshold", "radius", "record_cap", of=cls.name)
-        if known.threshold is None or known.radius is None:
-            raise InputError(
-                "give threshold= (a distance from the mean that most user means keep within) and radius= "
-                "(the mean lies in [-radius, radius])"
-            )
-        return cls(threshold=known.threshold, radius=known.radius, record_cap=known.record_cap)
+        threshold, radius = known.spread(of=cls.name)
+        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap)
 
     def check(self, request: Request) -> None:
         if not request.neighbors.users_are_public:
