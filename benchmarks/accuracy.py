@@ -22,11 +22,11 @@ LAWS: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], np.ndarra
     "gaussian": (lambda g, size: g.standard_normal(size), 0.0, 1.0),
     "lomax(4)": (lambda g, size: g.pareto(4.0, size), 1 / 3, (4 / (9 * 2)) ** 0.5),
 }
-MECHANISMS: dict[str, Callable[[float, float], Mechanism]] = {
-    "exact": lambda spread, _: Exact(threshold=spread, radius=RADIUS),
-    "winsorized": lambda spread, _: Winsorized(threshold=spread, radius=RADIUS),
-    # The baseline gets bounds around the true mean, which nobody knows: as right as bounds can be.
-    "clipped, right bounds": lambda spread, centre: Clipped(bounds=(centre - spread, centre + spread)),
+MECHANISMS: dict[str, Callable[[float], Mechanism]] = {
+    "exact": lambda spread: Exact(threshold=spread, radius=RADIUS),
+    "winsorized": lambda spread: Winsorized(threshold=spread, radius=RADIUS),
+    # What somebody who knows the radius alone would do; bounds around the true mean would give the answer away.
+    "clipped to the radius": lambda _: Clipped(bounds=(-RADIUS, RADIUS)),
 }
 
 
@@ -45,15 +45,13 @@ class Draws:
         return rows.mean(axis=1) - self._mean + centre, centre
 
 
-def squared_errors(
-    make: Callable[[float, float], Mechanism], spread: float, draws: Draws, runs: int
-) -> np.ndarray:
+def squared_errors(make: Callable[[float], Mechanism], spread: float, draws: Draws, runs: int) -> np.ndarray:
     request = Request(columns=("mean",), epsilon=1.0, delta=0.0, neighbors=Neighbors.REPLACE_USER, per="user")
     noise = InsecureSeededNoise(5)
     errors = []
     for _ in range(runs):
         means, truth = draws.next()
-        release = release_table(UserTable.from_means(means), request, make(spread, truth), noise)
+        release = release_table(UserTable.from_means(means), request, make(spread), noise)
         errors.append((release.values[0] - truth) ** 2)
     return np.array(errors)
 
