@@ -84,19 +84,14 @@ def test_shells_match_their_definition(
         assert [bool(flat_first[k] <= s <= flat_last[k]) for k in range(4)] == [flat <= k for k in range(4)]
 
 
-def test_every_point_of_a_shell_is_reached_once() -> None:
+def test_runs_spell_out_the_score_of_every_point() -> None:
+    """The innermost shell is empty; the next holds one point; beyond the last all points share a score."""
     shells = Shells(first=np.array([3, 2, -4]), last=np.array([2, 2, 6]), radius=8)
-    sizes = shells.sizes()
-    assert sizes == [0, 1, 10, 6]
-    points = [shells.point(score, number) for score, size in enumerate(sizes) for number in range(size)]
-    assert sorted(points) == list(range(-8, 9))
-    assert [
-        shells.point(1, 0),
-        shells.point(2, 0),
-        shells.point(2, 6),
-        shells.point(3, 0),
-        shells.point(3, 5),
-    ] == [*(2, -4, 3, -8, 8)]
+    scores, sizes = shells.runs()
+    assert sizes.sum() == 17
+    assert np.repeat(scores, sizes).tolist() == [score(shells, s) for s in range(-8, 9)]
+    empty = Shells(first=np.array([9, 9]), last=np.array([-9, -9]), radius=8)
+    assert [part.tolist() for part in empty.runs()] == [[2], [17]]
 
 
 def prepared(world: tuple[Records, ...], relation: Neighbors, per: str, epsilon: float) -> PreparedExact:
@@ -116,7 +111,9 @@ def loss(
     rate = mpmath.mpf(mine.rate.numerator) / mine.rate.denominator
     with mpmath.workprec(200):
         normalisers = [
-            mpmath.fsum(size * mpmath.exp(-rate * score) for score, size in enumerate(law.sizes()))
+            mpmath.fsum(
+                int(size) * mpmath.exp(-rate * int(score)) for score, size in zip(*law.runs(), strict=True)
+            )
             for law in laws
         ]
         corners = {-mine.grid.radius, mine.grid.radius}

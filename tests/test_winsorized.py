@@ -119,7 +119,7 @@ def loss(world: World, other: World, asked: Request) -> Any:
                 run.clipped_sum(table, values, run.bins.midpoint(index))
                 for table, values in zip(tables, coordinates, strict=True)
             ]
-            noise = abs(sums[0] - sums[1]) / mpf(run.law.scale)
+            noise = abs(sums[0] - sums[1]) / mpf(run.noise.scale)
             losses.append(mp.log(mine / theirs) + noise)
         return max(losses)
 
@@ -223,7 +223,7 @@ def test_two_columns_compose_to_epsilon_and_delta(relation: Neighbors, accountin
     points = [*itertools.product((-50.0, 0.4, 50.0), repeat=2), (NAN, 0.0)]
     plan = accountings(epsilon, delta, 2)[accounting]
     run = prepared(UserTable.from_means([points[0]] * 2), asked, tau=1.0, radius=2.5)
-    run = dataclasses.replace(run, plan=plan, law=plan.noise_law(4 * run.bins.half_width * run.cap, delta))
+    run = dataclasses.replace(run, plan=plan, noise=plan.noise_law(4 * run.bins.half_width * run.cap, delta))
     worst = 0.0
     for one, other, anchor in itertools.product(points, points[::3], points[1::3]):
         tables = [UserTable.from_means([anchor, changed]) for changed in (one, other)]
@@ -248,7 +248,7 @@ def composed_delta(
                     run.clipped_sum(tables[0], mine, run.bins.midpoint(index))
                     - run.clipped_sum(tables[1], theirs, run.bins.midpoint(index))
                 )
-                / run.law.scale
+                / run.noise.scale
                 for index in range(run.bins.count)
             ]
         )
@@ -256,7 +256,7 @@ def composed_delta(
     for (p, first_ratio), first_shift in zip(ratios[0], shifts[0], strict=True):
         for (q, second_ratio), second_shift in zip(ratios[1], shifts[1], strict=True):
             left = epsilon - first_ratio - second_ratio
-            if run.law.kind == "laplace":
+            if run.noise.kind == "laplace":
                 assert first_shift + second_shift <= left * (1 + 1e-12)
             else:
                 total += p * q * hockey_stick(left, math.hypot(first_shift, second_shift))
@@ -364,7 +364,7 @@ def test_bins_cover_the_radius_and_midpoints_reach_every_mean() -> None:
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5, 8, 33])
 def test_the_rotation_is_orthogonal_and_undoes_itself(dimension: int) -> None:
-    rotation = Rotation.draw(dimension, InsecureSeededNoise(dimension))
+    rotation = Rotation.numbered(Rotation.law(dimension).draw(InsecureSeededNoise(dimension)), dimension)
     padded = padded_dimension(dimension)
     assert len(rotation.signs) == padded
     assert set(rotation.signs) <= {-1, 1}
@@ -383,7 +383,7 @@ def test_the_rotation_is_orthogonal_and_undoes_itself(dimension: int) -> None:
 
 def test_signs_are_fresh_and_fair() -> None:
     noise = InsecureSeededNoise(1)
-    drawn = np.array([Rotation.draw(8, noise).signs for _ in range(2000)])
+    drawn = np.array([Rotation.numbered(Rotation.law(8).draw(noise), 8).signs for _ in range(2000)])
     assert np.abs(drawn.mean(axis=0)).max() < 5 / math.sqrt(2000)
     assert len({tuple(one) for one in drawn}) > 200
 
@@ -455,7 +455,7 @@ def test_half_the_budget_gives_the_noise_of_levy_et_al() -> None:
     run = prepared(
         table, request(Neighbors.REPLACE_USER, epsilon=0.8), tau=1.5, radius=90.0, choice_share=0.5
     )
-    scale = run.law.scale * 2.0**run.exponent / run.total_weight
+    scale = run.noise.scale * 2.0**run.exponent / run.total_weight
     assert scale == pytest.approx(8 * 1.5 / (1000 * 0.8), rel=1e-6)
     assert run.bins.count == 60
     assert run.plan.rate == Fraction(0.8) / 4
@@ -483,7 +483,7 @@ def test_unequal_users_weigh_their_public_records() -> None:
         choice_share=0.5,
     )
     assert run.cap == 10
-    assert run.law.scale * 2.0**run.exponent == pytest.approx(2 * 10 * 4 * 1.0, rel=1e-6)
+    assert run.noise.scale * 2.0**run.exponent == pytest.approx(2 * 10 * 4 * 1.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("relation", [one.value for one in REPLACE])

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from numbers import Integral, Real
-from typing import Any, get_args
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from hubermean.errors import InputError, is_real
+from hubermean.errors import InputError
 from hubermean.ingest import column_names, user_table
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, PublicFacts, Request, choose
 from hubermean.noise import NoiseSource, SystemNoise
@@ -76,8 +75,9 @@ def mean(
     16.5
     """
     columns = tuple(column_names(value, "value"))
-    chosen = choose(mechanism, _known(bounds, record_cap, threshold, radius))
-    request = _request(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+    chosen = choose(mechanism, known)
+    request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
     table = user_table(
         data,
@@ -116,10 +116,11 @@ def mean_of_user_means(
 
     The other arguments are those of `mean`.
     """
-    chosen = choose(mechanism, _known(bounds, record_cap, threshold, radius))
+    known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+    chosen = choose(mechanism, known)
     table = UserTable.from_means(means, counts)
     per = per or ("user" if counts is None else "record")
-    request = _request(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    request = Request.checked(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
     return release_table(table, request, chosen, SystemNoise())
 
@@ -144,40 +145,4 @@ def release_table(table: UserTable, request: Request, mechanism: Mechanism, nois
         n_users=facts.n_users,
         parameters=parameters,
         interval_rule=outcome.interval_rule,
-    )
-
-
-def _known(
-    bounds: Bounds | Sequence[Bounds] | None,
-    record_cap: int | None,
-    threshold: float | None,
-    radius: float | None,
-) -> Known:
-    """What is known, with numbers of numpy's as Python's own; what is no number is left for the mechanism to refuse."""
-    return Known(
-        bounds=bounds, record_cap=_plain(record_cap), threshold=_plain(threshold), radius=_plain(radius)
-    )
-
-
-def _plain(given: Any) -> Any:
-    if isinstance(given, bool) or not isinstance(given, Real):
-        return given
-    return int(given) if isinstance(given, Integral) else float(given)
-
-
-def _request(
-    columns: tuple[str, ...], *, epsilon: float, delta: float, per: str, neighbors: str | Neighbors
-) -> Request:
-    if not (is_real(epsilon) and 1e-9 <= epsilon <= 1e9):
-        raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
-    if not (is_real(delta) and (delta == 0 or 1e-100 <= delta < 1)):
-        raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
-    if per not in get_args(Per):
-        raise InputError(f"per must be 'record' or 'user', not {per!r}")
-    return Request(
-        columns=columns,
-        epsilon=float(epsilon),
-        delta=float(delta),
-        neighbors=Neighbors.parse(neighbors),
-        per="record" if per == "record" else "user",
     )

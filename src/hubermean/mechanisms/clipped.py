@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
 from hubermean.exact.sums import BLOCK
-from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, PublicFacts, Request
+from hubermean.laws import NoisySum
+from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, weighing_counts, weight_cap
-from hubermean.noise import LARGEST_SCALE, NoiseLaw, NoiseSource
+from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import discrete_gaussian_sigma, laplace_scale
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
@@ -145,7 +146,7 @@ class Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedClipped:
+class PreparedClipped(Prepared):
     """The clipped mean with grid, cap and noise decided. `total_weight` is the public sum of weights, if any."""
 
     request: Request
@@ -171,22 +172,16 @@ class PreparedClipped:
                 sums += [above, _weighted_sum(None, counts, self.cap) * grid.levels - above]
         return sums
 
-    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
+    def law(self, table: UserTable) -> NoisySum:
         exact = self.statistic(table)
         per_column = len(exact) // len(self.grids)
-        noisy = []
-        for position, law in enumerate(self.laws):
-            of_column = exact[position * per_column : (position + 1) * per_column]
-            noisy.append(
-                [total + extra for total, extra in zip(of_column, law.draw(noise, per_column), strict=True)]
-            )
-        return self.outcome(noisy)
+        return NoisySum(position=exact, noise=[law for law in self.laws for _ in range(per_column)])
 
-    def outcome(self, noisy: Sequence[Sequence[int]]) -> Outcome:
-        """Post-processing: from noisy sums to values and intervals."""
-        rule = NoiseInterval(
-            grids=self.grids, laws=self.laws, noisy=tuple(map(tuple, noisy)), weight=self.total_weight
-        )
+    def outcome(self, draw: Sequence[int]) -> Outcome:
+        """From noisy sums to values and intervals."""
+        per_column = len(draw) // len(self.grids)
+        noisy = tuple(tuple(draw[start : start + per_column]) for start in range(0, len(draw), per_column))
+        rule = NoiseInterval(grids=self.grids, laws=self.laws, noisy=noisy, weight=self.total_weight)
         values = tuple(rule.share_to_value(position, 0.0, 0.0) for position in range(len(self.grids)))
         return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 

@@ -8,18 +8,20 @@ smallest number of users, and users far away cannot pull the answer far. Proof: 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hubermean.errors import InputError, is_real
 from hubermean.exact import ExactSums, rounded_means
-from hubermean.mechanisms.protocol import Known, Outcome, PublicFacts, Request
+from hubermean.laws import Choice, Independent
+from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
 from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
-from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
 
@@ -120,7 +122,7 @@ class LocationGrid:
 
 @dataclass(frozen=True, kw_only=True)
 class Shells:
-    """The law of the draw: runs of grid points of equal score, with the points of each shell in order.
+    """The score of every grid point, as nested intervals.
 
     `first[k]` to `last[k]` are the points of score at most k; what lies outside the last of them has score `depth`.
     """
@@ -129,26 +131,21 @@ class Shells:
     last: IntArray
     radius: int
 
-    def sizes(self) -> list[int]:
-        """How many points have score 0, 1, ..., depth."""
-        within = [max(0, b - a + 1) for a, b in zip(self.first.tolist(), self.last.tolist(), strict=True)]
-        within.append(2 * self.radius + 1)
-        return [after - before for before, after in zip([0, *within], within, strict=False)]
-
-    def point(self, score: int, number: int) -> int:
-        """The so-manieth point of a score, from the left."""
+    def runs(self) -> tuple[IntArray, IntArray]:
+        """(scores, sizes): the score of every grid point, from left to right, as runs of points of equal score."""
         depth = len(self.first)
-        left = int(self.first[score]) if score < depth else -self.radius
-        if score == 0 or self.first[score - 1] > self.last[score - 1]:
-            return left + number
-        inner_first, inner_last = int(self.first[score - 1]), int(self.last[score - 1])
-        return (
-            left + number if left + number < inner_first else inner_last + 1 + (number - (inner_first - left))
-        )
+        # The inner shells may be empty, first > last; the points between are then in none of them.
+        held = np.flatnonzero(self.first <= self.last)
+        first, last = self.first[held], self.last[held]
+        starts = np.concatenate([[-self.radius], first[::-1], last + 1])
+        outside = np.append(held[1:], depth)[: len(held)]  # the score just beyond each shell that holds points
+        scores = np.concatenate([[depth], held[::-1], outside])
+        sizes = np.diff(np.append(starts, self.radius + 1))
+        return scores[sizes > 0], sizes[sizes > 0]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedExact:
+class PreparedExact(Prepared):
     """The mechanism with grid, rate and number of shells decided."""
 
     request: Request
@@ -170,19 +167,18 @@ class PreparedExact:
         radius = self.grid.radius
         return Shells(first=np.minimum(first, radius), last=np.maximum(last, -radius), radius=radius)
 
-    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
-        values = []
-        for column in range(len(table.sums)):
-            shells = self.shells(table, column)
-            sizes = np.array(shells.sizes(), dtype=np.int64)
-            costs = np.flatnonzero(sizes)
-            drawn = noise.choose(costs, sizes[costs], self.rate)
-            ends = np.cumsum(sizes[costs])
-            run = int(np.searchsorted(ends, drawn, side="right"))
-            score = int(costs[run])
-            point = shells.point(score, drawn - (int(ends[run]) - int(sizes[score])))
-            values.append(float(point * Fraction(2) ** self.grid.exponent))
-        return Outcome(values=tuple(values), parameters=self._parameters())
+    def law(self, table: UserTable) -> Independent:
+        return Independent(parts=map(partial(self._column_law, table), range(len(table.sums))))
+
+    def _column_law(self, table: UserTable, column: int) -> Choice:
+        """A grid point, counted from the left end."""
+        scores, sizes = self.shells(table, column).runs()
+        return Choice(costs=scores, sizes=sizes, rate=self.rate)
+
+    def outcome(self, draw: Sequence[int]) -> Outcome:
+        spacing = Fraction(2) ** self.grid.exponent
+        values = tuple(float((number - self.grid.radius) * spacing) for number in draw)
+        return Outcome(values=values, parameters=self._parameters())
 
     def _users(self, table: UserTable, sums: ExactSums) -> Users:
         """Users as integers; means beyond radius + threshold pull on every grid point alike, so they are clamped."""

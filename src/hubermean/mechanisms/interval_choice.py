@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from hubermean.noise import NoiseSource
+from hubermean.laws import Choice
 from hubermean.user_table import IntArray
 
 
@@ -58,9 +58,7 @@ class Bins:
         sizes[0::2] = np.diff(np.concatenate([[-1], held, [self.count]])) - 1
         return costs[sizes > 0], sizes[sizes > 0]
 
-    def choose(self, values: IntArray, rate: Fraction, noise: NoiseSource) -> int:
-        """The midpoint of a bin drawn with probability proportional to exp(-rate * cost)."""
-        if self.count == 1:
-            return self.midpoint(0)
+    def law(self, values: IntArray, rate: Fraction) -> Choice:
+        """A bin, by number, with probability proportional to exp(-rate * cost)."""
         costs, sizes = self.costs(values)
-        return self.midpoint(noise.choose(costs, sizes, rate))
+        return Choice(costs=costs, sizes=sizes, rate=rate)

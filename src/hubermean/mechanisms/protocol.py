@@ -1,18 +1,22 @@
 """The small protocol behind which every mechanism lives.
 
 A mechanism is told what is public (`Request`, `PublicFacts`), decides everything it can from that alone, and
-only then sees the private table. To add one, write a class with `name`, `check` and `prepare`, and pass an
-instance as `hubermean.mean(..., mechanism=YourMechanism())`.
+only then sees the private table, which it turns into a law; a draw from that law is all it may release. To add one,
+write a class with `name`, `check` and `prepare`, and pass an instance as `hubermean.mean(...,
+mechanism=YourMechanism())`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from numbers import Integral, Real
+from typing import Any, Literal, Protocol, get_args
 
-from hubermean.errors import InputError
+from hubermean.errors import InputError, is_real
+from hubermean.laws import Law
 from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.release import IntervalRule
@@ -30,6 +34,20 @@ class Known:
     record_cap: int | None = None
     threshold: float | None = None
     radius: float | None = None
+
+    @classmethod
+    def given(
+        cls,
+        *,
+        bounds: Bounds | Sequence[Bounds] | None,
+        record_cap: int | None,
+        threshold: float | None,
+        radius: float | None,
+    ) -> Known:
+        """With numbers of numpy's as Python's own; what is no number is left for the mechanism to refuse."""
+        return cls(
+            bounds=bounds, record_cap=_plain(record_cap), threshold=_plain(threshold), radius=_plain(radius)
+        )
 
     def spread(self, *, of: str) -> tuple[float, float]:
         """Threshold and radius for a mechanism that needs both and takes no bounds."""
@@ -65,6 +83,25 @@ class Request:
     neighbors: Neighbors
     per: Per
 
+    @classmethod
+    def checked(
+        cls, columns: tuple[str, ...], *, epsilon: float, delta: float, per: str, neighbors: str | Neighbors
+    ) -> Request:
+        """A request whose every argument is in range."""
+        if not (is_real(epsilon) and 1e-9 <= epsilon <= 1e9):
+            raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
+        if not (is_real(delta) and (delta == 0 or 1e-100 <= delta < 1)):
+            raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
+        if per not in get_args(Per):
+            raise InputError(f"per must be 'record' or 'user', not {per!r}")
+        return cls(
+            columns=columns,
+            epsilon=float(epsilon),
+            delta=float(delta),
+            neighbors=Neighbors.parse(neighbors),
+            per="record" if per == "record" else "user",
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFacts:
@@ -99,10 +136,23 @@ class Outcome:
     interval_rule: IntervalRule | None = None
 
 
-class Prepared(Protocol):
+class Prepared(ABC):
     """A mechanism whose every public decision is made."""
 
-    def run(self, table: UserTable, noise: NoiseSource) -> Outcome: ...
+    @abstractmethod
+    def law(self, table: UserTable) -> Law:
+        """The law of the release given the data: private, and all that private data decides."""
+
+    @abstractmethod
+    def outcome(self, draw: Any) -> Outcome:
+        """Post-processing of a draw from the law, with public numbers only.
+
+        Raises:
+            NotReleased: the draw is the decision not to release.
+        """
+
+    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
+        return self.outcome(self.law(table).draw(noise))
 
 
 class Mechanism(Protocol):
@@ -116,3 +166,9 @@ class Mechanism(Protocol):
 
     def prepare(self, request: Request, facts: PublicFacts) -> Prepared:
         """Decide everything that does not need private data."""
+
+
+def _plain(given: Any) -> Any:
+    if isinstance(given, bool) or not isinstance(given, Real):
+        return given
+    return int(given) if isinstance(given, Integral) else float(given)

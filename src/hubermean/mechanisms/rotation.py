@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubermean.noise import NoiseSource
+from hubermean.laws import Uniform
 from hubermean.user_table import IntArray
 
 
@@ -39,14 +39,17 @@ class Rotation:
 
     signs: tuple[int, ...]
 
+    @staticmethod
+    def law(dimension: int) -> Uniform:
+        """Fresh signs, all equally likely, as the number that spells them; one column is left as it is."""
+        return Uniform(limit=1 if dimension == 1 else 1 << padded_dimension(dimension))
+
     @classmethod
-    def draw(cls, dimension: int, noise: NoiseSource) -> Rotation:
-        """Fresh signs; one column is left as it is."""
-        if dimension == 1:
-            return cls(signs=(1,))
-        padded = padded_dimension(dimension)
-        bits = noise.below(1 << padded)
-        return cls(signs=tuple(1 - 2 * (bits >> position & 1) for position in range(padded)))
+    def numbered(cls, number: int, dimension: int) -> Rotation:
+        """The signs that a number spells in its bits."""
+        return cls(
+            signs=tuple(1 - 2 * (number >> position & 1) for position in range(padded_dimension(dimension)))
+        )
 
     def apply(self, columns: Sequence[IntArray]) -> IntArray:
         """The rotated users: d columns of n integers in, shape (D, n) out."""

@@ -11,6 +11,7 @@ users (Lemma unbcommon); the one here is computed, larger than theirs where thei
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import InputError
+from hubermean.laws import NoisySum
 from hubermean.location import attainable_gradient, huber_location
 from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
 from hubermean.mechanisms.certified_bounds import (
@@ -28,9 +30,9 @@ from hubermean.mechanisms.certified_bounds import (
     certified_bounds,
     smooth_maximum,
 )
-from hubermean.mechanisms.protocol import Known, Outcome, PublicFacts, Request
+from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
-from hubermean.noise import LARGEST_SCALE, NoiseSource
+from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import choose_beta, smooth_noise
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
@@ -159,7 +161,7 @@ class Smooth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedSmooth:
+class PreparedSmooth(Prepared):
     """The mechanism with every public decision made; none of its fields depends on private data.
 
     `exponent` is the grid's: answers are multiples of 2^exponent. `reach` is how many changes are looked at.
@@ -178,11 +180,13 @@ class PreparedSmooth:
     reach: int
     caps: Caps
 
-    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
+    def law(self, table: UserTable) -> NoisySum:
         position, sigma = self.statistic(table)
-        draws = noise.discrete_gaussian(sigma, len(position))
+        return NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=sigma))
+
+    def outcome(self, draw: Sequence[int]) -> Outcome:
         spacing = Fraction(2) ** self.exponent
-        noisy = [float((place + extra) * spacing) for place, extra in zip(position, draws, strict=True)]
+        noisy = [float(place * spacing) for place in draw]
         # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
         values = tuple(shrink * value for value in noisy)

@@ -19,12 +19,13 @@ import numpy as np
 from hubermean.errors import InputError
 from hubermean.exact import rounded_means
 from hubermean.exact.sums import BLOCK
+from hubermean.laws import Independent, NoisySum, Staged
 from hubermean.mechanisms.interval_choice import Bins
-from hubermean.mechanisms.protocol import Known, Outcome, PublicFacts, Request
+from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.rotation import Rotation, padded_dimension
 from hubermean.mechanisms.two_stage_budget import Plan, Task, best_plan
 from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
-from hubermean.noise import LARGEST_SCALE, NoiseLaw, NoiseSource
+from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy.arguments import positive
 from hubermean.release import Interval
 from hubermean.user_table import IntArray, UserTable
@@ -149,7 +150,7 @@ class Winsorized:
             clamp=math.ceil((Fraction(self.radius) + 2 * Fraction(self.threshold)) / spacing),
             bins=bins,
             plan=plan,
-            law=law,
+            noise=law,
         )
 
 
@@ -182,7 +183,7 @@ def _grid_exponent(half_width: float, *, extent: float, noise_factor: float) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedWinsorized:
+class PreparedWinsorized(Prepared):
     """The winsorized mean with grid, bins, budget and noise decided.
 
     Attributes:
@@ -192,7 +193,7 @@ class PreparedWinsorized:
         clamp: means are clamped to this many grid units before they are rotated.
         bins: the bins of every coordinate.
         plan: how the budget is divided.
-        law: the noise on the sum of every coordinate.
+        noise: the noise on the sum of every coordinate.
     """
 
     request: Request
@@ -204,7 +205,7 @@ class PreparedWinsorized:
     clamp: int
     bins: Bins
     plan: Plan
-    law: NoiseLaw
+    noise: NoiseLaw
 
     def coordinates(self, table: UserTable, rotation: Rotation) -> IntArray:
         """Every user's rotated mean on the grid, shape (D, n); of no meaning where a count is zero."""
@@ -229,19 +230,30 @@ class PreparedWinsorized:
         # A term is below 2^47, since the grid coarsens as the cap grows, so a block of 2^15 fits 64 bits.
         return sum(int(position[start : start + BLOCK].sum()) for start in range(0, len(position), BLOCK))
 
-    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
-        rotation = Rotation.draw(len(self.request.columns), noise)
+    def law(self, table: UserTable) -> Staged:
+        """A rotation drawn afresh; per coordinate a bin, then a noisy sum around its midpoint."""
         usable = table.counts > 0
-        midpoints, noisy = [], []
-        for coordinate in self.coordinates(table, rotation):
-            midpoint = self.bins.choose(coordinate[usable], self.plan.rate, noise)
-            total = self.clipped_sum(table, coordinate, midpoint)
-            midpoints.append(midpoint)
-            noisy.append(total + self.law.draw(noise, 1)[0])
-        return self.outcome(rotation, midpoints, noisy)
 
-    def outcome(self, rotation: Rotation, midpoints: Sequence[int], noisy: Sequence[int]) -> Outcome:
-        """Post-processing: from midpoints and noisy sums to values."""
+        def of_coordinate(coordinate: IntArray) -> Staged:
+            return Staged(
+                first=self.bins.law(coordinate[usable], self.plan.rate),
+                then=lambda bin_: NoisySum(
+                    position=[self.clipped_sum(table, coordinate, self.bins.midpoint(bin_))], noise=self.noise
+                ),
+            )
+
+        def rotated(number: int) -> Independent:
+            rotation = Rotation.numbered(number, len(self.request.columns))
+            return Independent(parts=map(of_coordinate, self.coordinates(table, rotation)))
+
+        return Staged(first=Rotation.law(len(self.request.columns)), then=rotated)
+
+    def outcome(self, draw: tuple[int, Sequence[tuple[int, Sequence[int]]]]) -> Outcome:
+        """From the rotation, the chosen bins and the noisy sums to values."""
+        number, coordinates = draw
+        rotation = Rotation.numbered(number, len(self.request.columns))
+        midpoints = [self.bins.midpoint(bin_) for bin_, _ in coordinates]
+        noisy = [total for _, (total,) in coordinates]
         averages = [
             self.weighted_average(midpoint, total) for midpoint, total in zip(midpoints, noisy, strict=True)
         ]
@@ -276,9 +288,9 @@ class PreparedWinsorized:
         parameters |= {
             "accounting": self.plan.accounting,
             "epsilon_of_each_interval": self.plan.choice,
-            "noise": f"{self.law.name} on the clipped sum",
+            "noise": f"{self.noise.name} on the clipped sum",
             # Undoing the rotation averages the noise of D coordinates.
-            "noise_stddev": self.law.stddev * spacing / (self.total_weight * math.sqrt(padded)),
+            "noise_stddev": self.noise.stddev * spacing / (self.total_weight * math.sqrt(padded)),
         }
         return parameters
 
@@ -295,7 +307,7 @@ class NoiseInterval:
     noisy: int
 
     def at(self, level: float) -> Interval:
-        bound = math.ceil(self.prepared.law.bound(tail=1.0 - level))
+        bound = math.ceil(self.prepared.noise.bound(tail=1.0 - level))
         unit = Fraction(2) ** self.prepared.exponent / self.prepared.total_weight
         low, high = (
             float(self.prepared.weighted_average(self.midpoint, self.noisy + shift) * unit)

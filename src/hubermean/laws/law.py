@@ -1,0 +1,117 @@
+"""The law of a release given the data: three kinds, and three ways to put them together.
+
+A mechanism turns a private table into a law and a draw into a release. The release path draws from the very object
+that `audit` compares between neighbours, so what is audited is what is released. A law depends on private data in
+every field; none of them is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.noise import NoiseLaw, NoiseSource
+
+IntArray = NDArray[np.int64]
+
+
+class Law(Protocol):
+    """Something random that can be drawn."""
+
+    def draw(self, noise: NoiseSource) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisySum:
+    """Integers with independent integer noise on each; a draw is a list of integers.
+
+    `noise` holds one law per integer, or one for all.
+    """
+
+    position: Sequence[int] = field(repr=False)
+    noise: NoiseLaw | Sequence[NoiseLaw] = field(repr=False)
+
+    def laws(self) -> list[NoiseLaw]:
+        """The law of the noise on each integer."""
+        if isinstance(self.noise, NoiseLaw):
+            return [self.noise] * len(self.position)
+        return list(self.noise)
+
+    def draw(self, noise: NoiseSource) -> list[int]:
+        if isinstance(self.noise, NoiseLaw):
+            extra = self.noise.draw(noise, len(self.position))
+        else:
+            extra = [law.draw(noise, 1)[0] for law in self.noise]
+        return [place + more for place, more in zip(self.position, extra, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Choice:
+    """A candidate 0, 1, 2, ... with probability proportional to exp(-rate * cost), in runs of equal cost.
+
+    Run i holds the next `sizes[i] >= 1` candidates, each of cost `costs[i]`; see `noise.selection`.
+    """
+
+    costs: IntArray = field(repr=False)
+    sizes: IntArray = field(repr=False)
+    rate: Fraction = field(repr=False)
+
+    def draw(self, noise: NoiseSource) -> int:
+        return noise.choose(self.costs, self.sizes, self.rate)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Uniform:
+    """A whole number from 0 to `limit` - 1, all equally likely whatever the data."""
+
+    limit: int
+
+    def draw(self, noise: NoiseSource) -> int:
+        return noise.below(self.limit)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Independent:
+    """Several laws drawn independently of each other; a draw is a tuple."""
+
+    parts: Iterable[Law] = field(repr=False)
+
+    def draw(self, noise: NoiseSource) -> tuple[Any, ...]:
+        return tuple(part.draw(noise) for part in self.parts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Staged:
+    """A first draw that is released, and a second one from a law that may depend on it; a draw is the pair."""
+
+    first: Law = field(repr=False)
+    then: Callable[[Any], Law] = field(repr=False)
+
+    def draw(self, noise: NoiseSource) -> tuple[Any, Any]:
+        first = self.first.draw(noise)
+        return first, self.then(first).draw(noise)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gate:
+    """A coin that decides whether anything is released: the inner law's draw, or None.
+
+    The probability is `passes` / 2^`BITS`, exactly.
+    """
+
+    BITS = 62
+
+    passes: int = field(repr=False)
+    inner: Law = field(repr=False)
+
+    @property
+    def probability(self) -> Fraction:
+        return Fraction(self.passes, 1 << self.BITS)
+
+    def draw(self, noise: NoiseSource) -> Any:
+        return self.inner.draw(noise) if noise.below(1 << self.BITS) < self.passes else None
