@@ -175,7 +175,7 @@ def side(prepared: PreparedSmooth, world: World) -> Side:
     points, weights = prepared.users(table)
     centre, sensitivity = prepared.centre_and_sensitivity(points, weights)
     if len(points):
-        depths = smooth._depths(points, centre, prepared.threshold)
+        depths = prepared.geometry.depths(points, centre)
         bounds = smooth.certified_bounds(depths, weights, caps=prepared.caps, reach=prepared.reach)
     else:
         bounds = np.full(prepared.reach, np.inf)

@@ -206,7 +206,7 @@ def test_public_limits_cover_the_errors_that_occur(family: str, d: int) -> None:
         exact = np.asarray(points, dtype=np.longdouble), weights, centre.astype(np.longdouble)
         assert np.linalg.norm(gradient(*exact).astype(float)) <= limit
         distance = np.sqrt(((exact[0] - exact[2]) ** 2).sum(axis=1))
-        error = np.abs(smooth._depths(points, centre, T) - (T - distance))[distance <= T]
+        error = np.abs(mine.geometry.depths(points, centre) - (T - distance))[distance <= T]
         measured = max(measured, float(np.max(error, initial=0.0)))
     assert 2.0 * measured + 16.0 * 2.0**-53 * T <= mine.caps.depth_step
     assert mine.caps.depth_step < 1e-13
@@ -221,7 +221,7 @@ def test_a_users_point_does_not_depend_on_the_others() -> None:
         means = rng.standard_cauchy((200, d)) * 10.0 ** rng.integers(-3, 9, (200, 1))
         counts = rng.integers(1, 50, 200)
         everyone, _ = mine.users(World(means=means, counts=counts).table())
-        assert float(np.max(np.linalg.norm(everyone, axis=1))) <= mine.clamp * (1 + 1e-12)
+        assert float(np.max(np.linalg.norm(everyone, axis=1))) <= mine.geometry.clamp * (1 + 1e-12)
         for start in range(7):
             some, _ = mine.users(World(means=means[start::3], counts=counts[start::3]).table())
             assert np.array_equal(some, everyone[start::3])

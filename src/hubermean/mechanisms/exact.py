@@ -138,7 +138,9 @@ class Shells:
         held = np.flatnonzero(self.first <= self.last)
         first, last = self.first[held], self.last[held]
         starts = np.concatenate([[-self.radius], first[::-1], last + 1])
-        outside = np.append(held[1:], depth)[: len(held)]  # the score just beyond each shell that holds points
+        outside = np.append(held[1:], depth)[
+            : len(held)
+        ]  # the score just beyond each shell that holds points
         scores = np.concatenate([[depth], held[::-1], outside])
         sizes = np.diff(np.append(starts, self.radius + 1))
         return scores[sizes > 0], sizes[sizes > 0]

@@ -20,8 +20,7 @@ import numpy as np
 
 from hubermean.errors import InputError
 from hubermean.laws import NoisySum
-from hubermean.location import attainable_gradient, huber_location
-from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
+from hubermean.location.blocks import SLACK, UNIT
 from hubermean.mechanisms.certified_bounds import (
     LARGEST_WEIGHT,
     Caps,
@@ -30,8 +29,9 @@ from hubermean.mechanisms.certified_bounds import (
     certified_bounds,
     smooth_maximum,
 )
+from hubermean.mechanisms.geometry import UP, Geometry, check_lengths
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
+from hubermean.mechanisms.weights import check_cap, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import choose_beta, smooth_noise
 from hubermean.relations import Neighbors
@@ -40,13 +40,7 @@ from hubermean.user_table import UserTable
 PLANNED_USERS = 3_000
 """Under `add-remove` beta is planned for this many users unless the caller names a number; never for the true n."""
 
-_SMALLEST, _LARGEST = 1e-60, 1e60
-_CLAMP = (
-    2.0  # user means are clamped to this many times radius + threshold: beyond, only their direction matters
-)
-_TOLERANCE = 2.0**-36  # gradient per unit of weight, in thresholds, at which the solver may stop
 _BETA_ROUNDING = 2.0**-40  # what floats may add to |ln sigma - ln sigma'| (Lemma 5)
-_UP = 1.0 + 2.0**-40
 _LONGEST_REACH = 2**20
 # The share of users whose change typical data is expected to withstand. Users withstand more where the threshold is
 # wide beside their spread, up to 1/3 or 1/2; expecting too much costs a factor of hundreds, too little a few percent.
@@ -80,12 +74,7 @@ class Smooth:
     name = "smooth"
 
     def __post_init__(self) -> None:
-        for name, given in (("threshold", self.threshold), ("radius", self.radius)):
-            number = isinstance(given, int | float) and not isinstance(given, bool)
-            if not number or not _SMALLEST <= given <= _LARGEST:
-                raise InputError(
-                    f"{name} must be a finite number above 0 (from {_SMALLEST:g} to {_LARGEST:g}), not {given!r}"
-                )
+        check_lengths(threshold=self.threshold, radius=self.radius)
         if self.users is not None:
             whole = isinstance(self.users, int) and not isinstance(self.users, bool)
             if not whole or not 1 <= self.users <= 2**40:
@@ -135,20 +124,25 @@ class Smooth:
             raise InputError(
                 "epsilon and delta are too small for this many columns; raise them or release fewer columns"
             )
-        clamp = _CLAMP * (radius + threshold)
+        geometry = Geometry.choose(threshold=threshold, radius=radius, dimension=dimension)
         return PreparedSmooth(
             request=request,
             cap=cap,
             threshold=threshold,
             radius=radius,
-            clamp=clamp,
             beta=beta,
             alpha=noise.alpha,
             smallest_sigma=noise.smallest_sigma,
             exponent=exponent,
             rounding=rounding,
             reach=_reach(beta, 2.0 * radius / (noise.alpha * noise.smallest_sigma * spacing), facts),
-            caps=_caps(threshold, clamp, cap, factor, dimension),
+            geometry=geometry,
+            caps=Caps(
+                weight=cap,
+                pull=factor * cap * threshold * UP,
+                gradient_rate=geometry.gradient_rate,
+                depth_step=geometry.depth_step,
+            ),
         )
 
     def _planned_weight(self, request: Request, facts: PublicFacts, cap: int) -> float:
@@ -171,13 +165,13 @@ class PreparedSmooth(Prepared):
     cap: int
     threshold: float
     radius: float
-    clamp: float
     beta: float
     alpha: float
     smallest_sigma: float
     exponent: int
     rounding: float
     reach: int
+    geometry: Geometry
     caps: Caps
 
     def law(self, table: UserTable) -> NoisySum:
@@ -203,79 +197,27 @@ class PreparedSmooth(Prepared):
         centre, sensitivity = self.centre_and_sensitivity(points, weights)
         spacing = 2.0**self.exponent
         position = [int(place) for place in np.rint(self.clipped(centre) / spacing)]
-        shift = (sensitivity * _UP + self.rounding) / spacing
+        shift = (sensitivity * UP + self.rounding) / spacing
         return position, max(math.nextafter(shift / self.alpha, math.inf), self.smallest_sigma)
 
     def users(self, table: UserTable) -> tuple[Floats, Integers | None]:
-        """Means, clamped, and weights of the users with a usable record; None stands for weights of one.
-
-        What becomes of a user's mean here depends on that user's own integers alone: every operation acts on
-        single elements, and the sum over columns is spelled out in a fixed order (proofs/smooth.md, Lemma 1). So
-        its rounding costs no privacy.
-        """
-        usable = table.counts > 0
-        means = table.means.reshape(table.n_users, len(self.request.columns))
-        points = np.clip(means[usable], -(2.0**400), 2.0**400)
-        square = points[:, 0] * points[:, 0]
-        for column in range(1, points.shape[1]):
-            square += points[:, column] * points[:, column]
-        far = np.flatnonzero(square > self.clamp * self.clamp)
-        points[far] *= (self.clamp / np.sqrt(square[far]))[:, np.newaxis]
-        if self.cap == 1:
-            return points, None
-        return points, user_weights(table, self.request, self.cap)[usable]
+        """Means, clamped, and weights of the users with a usable record."""
+        return self.geometry.users(table, self.request, self.cap)
 
     def centre_and_sensitivity(self, points: Floats, weights: Integers | None) -> tuple[Floats, float]:
         """The computed Huber location, and the smooth bound on how far its clip moves (Lemmas 2 to 4)."""
         diameter = 2.0 * self.radius
-        if len(points) == 0:
-            return np.zeros(len(self.request.columns)), diameter
-        total = len(points) if weights is None else int(weights.sum())
-        gradient = self.caps.gradient_rate * total
-        found = huber_location(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
-        centre = np.asarray(found.point)
-        if self.reach == 0 or not found.gradient_norm_bound <= gradient:
-            # The second cannot happen (Corollary 2.5 of proofs/huber-location.md); the diameter always bounds.
-            return centre, diameter
-        depths = _depths(points, centre, self.threshold)
-        bounds = certified_bounds(depths, weights, caps=self.caps, reach=self.reach)
-        return centre, smooth_maximum(bounds, diameter=diameter, decay=math.exp(-self.beta))
+        found = self.geometry.locate(points, weights)
+        if self.reach == 0 or not found.certified:
+            # No users, or no smoothness asked for: the diameter always bounds.
+            return found.centre, diameter
+        bounds = certified_bounds(found.depths, weights, caps=self.caps, reach=self.reach)
+        return found.centre, smooth_maximum(bounds, diameter=diameter, decay=math.exp(-self.beta))
 
     def clipped(self, centre: Floats) -> Floats:
         """The nearest point of the ball of radius R_c, up to the rounding that Lemma 5 counts."""
         norm = math.sqrt(float(np.sum(centre * centre)))
         return centre if norm <= self.radius else centre * (self.radius / norm)
-
-
-def _depths(points: Floats, centre: Floats, threshold: float) -> Floats:
-    """T - |y - centre| per user, each within half of `Caps.depth_step` where it matters (Lemma 1)."""
-    problem, _ = Problem.build(points, None, threshold)
-    depths = np.empty(len(points))
-    start = 0
-    for block in blocks(problem, centre):
-        size = len(block.distances)
-        np.subtract(threshold, block.distances, out=depths[start : start + size])
-        start += size
-    return depths
-
-
-def _caps(threshold: float, clamp: float, cap: int, factor: float, dimension: int) -> Caps:
-    """Public limits, each rounded up (proofs/smooth.md, section 1)."""
-    # Per unit of weight: 2^16 rows fill a block in every dimension, and all other terms are linear.
-    attainable = attainable_gradient(
-        n_users=2**16,
-        dimension=dimension,
-        total_weight=SLACK,
-        total_influence=SLACK * threshold,
-        radius=SLACK * clamp,
-    )
-    depth_error = (0.5 * dimension + 10.0) * UNIT * SLACK * threshold + math.sqrt(dimension) * LOST_DISTANCE
-    return Caps(
-        weight=cap,
-        pull=factor * cap * threshold * _UP,
-        gradient_rate=max(attainable, _TOLERANCE * threshold) * _UP,
-        depth_step=SLACK * (2.0 * depth_error + 16.0 * UNIT * threshold),
-    )
 
 
 def _grid_exponent(radius: float, alpha: float) -> int:

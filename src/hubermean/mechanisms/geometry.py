@@ -1,0 +1,155 @@
+"""From a private table to a certified centre and the depth of every user around it, in float64.
+
+What `smooth` and `tested` share: user means are clamped to a public ball, the Huber location is solved for until its
+gradient is certifiably small, and every user's depth T - |y - c| is computed with a bounded error. The bounds are
+public; they are rates per unit of weight, so that none needs a bound on the number of users. Proof: proofs/smooth.md,
+section 1 and Lemma 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hubermean.errors import InputError
+from hubermean.location import attainable_gradient, huber_location
+from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
+from hubermean.mechanisms.certified_bounds import Floats, Integers
+from hubermean.mechanisms.protocol import Request
+from hubermean.mechanisms.weights import user_weights
+from hubermean.user_table import UserTable
+
+UP = 1.0 + 2.0**-40
+"""More than the rounding of a handful of float operations; a public number times this is rounded up."""
+
+_SMALLEST, _LARGEST = 1e-60, 1e60
+_CLAMP = (
+    2.0  # user means are clamped to so many times radius + threshold: beyond, only their direction matters
+)
+_TOLERANCE = 2.0**-36  # gradient per unit of weight, in thresholds, at which the solver may stop
+
+
+def check_lengths(**lengths: float) -> None:
+    """Refuse a threshold or radius outside the range in which no intermediate number over- or underflows."""
+    for name, given in lengths.items():
+        number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not number or not _SMALLEST <= given <= _LARGEST:
+            raise InputError(
+                f"{name} must be a finite number above 0 (from {_SMALLEST:g} to {_LARGEST:g}), not {given!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Located:
+    """Where the users are; private in every field.
+
+    Attributes:
+        centre: the computed Huber location.
+        depths: T - |y - c| of each user with a usable record, as computed.
+        weights: their weights, or None for ones.
+        total_weight: W, the sum of the weights.
+        certified: whether the gradient at the centre is at most `Geometry.gradient_rate` times W; always so
+            (proofs/huber-location.md, Corollary 2.5) unless there are no users.
+    """
+
+    centre: Floats = field(repr=False)
+    depths: Floats = field(repr=False)
+    weights: Integers | None = field(repr=False)
+    total_weight: int = field(repr=False)
+    certified: bool = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """Public: how far users can lie, and how exactly they are seen.
+
+    Attributes:
+        threshold: T.
+        clamp: user means are clamped to the ball of this radius.
+        dimension: number of columns d.
+        gradient_rate: tau, the gradient at the computed centre is at most this times the total weight.
+        depth_step: e, twice the error of a computed depth and the rounding of comparisons with it.
+    """
+
+    threshold: float
+    clamp: float
+    dimension: int
+    gradient_rate: float
+    depth_step: float
+
+    @classmethod
+    def choose(cls, *, threshold: float, radius: float, dimension: int) -> Geometry:
+        """Every limit rounded up (proofs/smooth.md, section 1)."""
+        clamp = _CLAMP * (radius + threshold)
+        # Per unit of weight: 2^16 rows fill a block in every dimension, and all other terms are linear.
+        attainable = attainable_gradient(
+            n_users=2**16,
+            dimension=dimension,
+            total_weight=SLACK,
+            total_influence=SLACK * threshold,
+            radius=SLACK * clamp,
+        )
+        depth_error = (0.5 * dimension + 10.0) * UNIT * SLACK * threshold
+        depth_error += math.sqrt(dimension) * LOST_DISTANCE
+        return cls(
+            threshold=threshold,
+            clamp=clamp,
+            dimension=dimension,
+            gradient_rate=max(attainable, _TOLERANCE * threshold) * UP,
+            depth_step=SLACK * (2.0 * depth_error + 16.0 * UNIT * threshold),
+        )
+
+    def users(self, table: UserTable, request: Request, cap: int) -> tuple[Floats, Integers | None]:
+        """Means, clamped, and weights of the users with a usable record; None stands for weights of one.
+
+        What becomes of a user's mean here depends on that user's own integers alone: every operation acts on
+        single elements, and the sum over columns is spelled out in a fixed order (proofs/smooth.md, Lemma 1). So
+        its rounding costs no privacy.
+        """
+        usable = table.counts > 0
+        means = table.means.reshape(table.n_users, self.dimension)
+        points = np.clip(means[usable], -(2.0**400), 2.0**400)
+        square = points[:, 0] * points[:, 0]
+        for column in range(1, points.shape[1]):
+            square += points[:, column] * points[:, column]
+        far = np.flatnonzero(square > self.clamp * self.clamp)
+        points[far] *= (self.clamp / np.sqrt(square[far]))[:, np.newaxis]
+        if cap == 1:
+            return points, None
+        return points, user_weights(table, request, cap)[usable]
+
+    def locate(self, points: Floats, weights: Integers | None) -> Located:
+        """The centre of the users and their depths; without users the centre is 0."""
+        if len(points) == 0:
+            nobody = np.zeros(0)
+            return Located(
+                centre=np.zeros(self.dimension),
+                depths=nobody,
+                weights=weights,
+                total_weight=0,
+                certified=False,
+            )
+        total = len(points) if weights is None else int(weights.sum())
+        gradient = self.gradient_rate * total
+        found = huber_location(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
+        centre = np.asarray(found.point)
+        return Located(
+            centre=centre,
+            depths=self.depths(points, centre),
+            weights=weights,
+            total_weight=total,
+            certified=found.gradient_norm_bound <= gradient,
+        )
+
+    def depths(self, points: Floats, centre: Floats) -> Floats:
+        """T - |y - centre| per user, each within half of `depth_step` where it matters (Lemma 1)."""
+        problem, _ = Problem.build(points, None, self.threshold)
+        depths = np.empty(len(points))
+        start = 0
+        for block in blocks(problem, centre):
+            size = len(block.distances)
+            np.subtract(self.threshold, block.distances, out=depths[start : start + size])
+            start += size
+        return depths
