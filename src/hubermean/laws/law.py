@@ -101,17 +101,12 @@ class Staged:
 class Gate:
     """A coin that decides whether anything is released: the inner law's draw, or None.
 
-    The probability is `passes` / 2^`BITS`, exactly.
+    The probability is `passes` / 2^`bits`, exactly.
     """
 
-    BITS = 62
-
     passes: int = field(repr=False)
+    bits: int
     inner: Law = field(repr=False)
 
-    @property
-    def probability(self) -> Fraction:
-        return Fraction(self.passes, 1 << self.BITS)
-
     def draw(self, noise: NoiseSource) -> Any:
-        return self.inner.draw(noise) if noise.below(1 << self.BITS) < self.passes else None
+        return self.inner.draw(noise) if noise.below(1 << self.bits) < self.passes else None

@@ -15,6 +15,7 @@ from hubermean.mechanisms.protocol import (
 )
 from hubermean.mechanisms.registry import choose
 from hubermean.mechanisms.smooth import Smooth
+from hubermean.mechanisms.tested import Tested
 from hubermean.mechanisms.winsorized import Winsorized
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "PublicFacts",
     "Request",
     "Smooth",
+    "Tested",
     "Winsorized",
     "choose",
 ]

@@ -9,12 +9,14 @@ from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism
 from hubermean.mechanisms.smooth import Smooth
+from hubermean.mechanisms.tested import Tested
 from hubermean.mechanisms.winsorized import Winsorized
 
 BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
     "clipped": Clipped.from_known,
     "exact": Exact.from_known,
     "smooth": Smooth.from_known,
+    "tested": Tested.from_known,
     "winsorized": Winsorized.from_known,
 }
 

@@ -2,6 +2,7 @@
 
 from hubermean.privacy.concentrated import concentrated_sigma, largest_rho
 from hubermean.privacy.discrete import SMALLEST_DISCRETE_SIGMA, discrete_gaussian_sigma, laplace_scale
+from hubermean.privacy.gated_noise import GatedNoise, gated_noise
 from hubermean.privacy.gaussian import gaussian_alpha, gaussian_delta
 from hubermean.privacy.smooth_noise import SmoothNoise, smooth_noise
 from hubermean.privacy.smoothness import BetaChoice, choose_beta
@@ -9,10 +10,12 @@ from hubermean.privacy.smoothness import BetaChoice, choose_beta
 __all__ = [
     "SMALLEST_DISCRETE_SIGMA",
     "BetaChoice",
+    "GatedNoise",
     "SmoothNoise",
     "choose_beta",
     "concentrated_sigma",
     "discrete_gaussian_sigma",
+    "gated_noise",
     "gaussian_alpha",
     "gaussian_delta",
     "laplace_scale",

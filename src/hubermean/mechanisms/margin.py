@@ -1,0 +1,164 @@
+"""The margin of a data set, and the plan of a test for it: how much curvature, which step, which noise.
+
+kappa(D) counts how many users may change before the certificate of the centre's stability is lost: the largest j for
+which users of total weight rho + j w lie at least j steps deep inside their threshold. Proof: proofs/tested.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubermean.errors import InputError
+from hubermean.location.blocks import SLACK
+from hubermean.mechanisms.geometry import UP, Geometry, Located
+from hubermean.noise import LARGEST_SCALE
+from hubermean.privacy import GatedNoise, gated_noise
+
+# Parts of epsilon that the noise may leave to the test; the plan takes the best of them.
+_RESERVES = (0.003, 0.01, 0.02, 0.04, 0.07, 0.12, 0.2, 0.35)
+_DEEPEST = 0.9  # the margin may reach so far into the threshold
+_GRID_BITS = 44  # the noise is about 2^44 grid units wide
+
+
+@dataclass(frozen=True, kw_only=True)
+class TotalWeight:
+    """Public bounds on the total weight that a plan counts on; data beyond them fails the test, no more."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginPlan:
+    """A test and its noise, from public numbers alone.
+
+    Attributes:
+        curvature: rho, the total weight of users that must hold the centre.
+        step: the most by which the computed centre moves between neighbours if either has a margin, plus the error of
+            a computed depth.
+        gradient_cap: the largest certified gradient that the plan allows for.
+        weight_cap: w, the largest weight of a user.
+        test: the chances to pass, and what its noise hides.
+        exponent: the grid of answers is the multiples of 2^exponent.
+        sigma: the noise in grid units.
+    """
+
+    curvature: int
+    step: float
+    gradient_cap: float
+    weight_cap: int
+    test: GatedNoise
+    exponent: int
+    sigma: float
+
+    @property
+    def noise_stddev(self) -> float:
+        return self.sigma * 2.0**self.exponent
+
+    @classmethod
+    def best(
+        cls,
+        geometry: Geometry,
+        weight: TotalWeight,
+        *,
+        weight_cap: int,
+        factor: float,
+        share: float,
+        epsilon: float,
+        delta: float,
+    ) -> MarginPlan | None:
+        """The plan of least noise; None where the weight is too small for any.
+
+        A deep margin asks for users far inside their threshold, hence for a wider threshold: the noise is compared
+        as it would be for a threshold widened by as much.
+        """
+        plans = []
+        for part in _RESERVES:
+            test = gated_noise(epsilon, delta, reserve=part * epsilon, dimension=geometry.dimension)
+            plan = cls._of_test(test, geometry, weight, weight_cap=weight_cap, factor=factor, share=share)
+            if plan is not None:
+                depth = test.margin * plan.step / geometry.threshold
+                plans.append((plan.noise_stddev / (1.0 - depth), plan))
+        return min(plans, key=lambda rated: rated[0])[1] if plans else None
+
+    @classmethod
+    def _of_test(
+        cls,
+        test: GatedNoise,
+        geometry: Geometry,
+        weight: TotalWeight,
+        *,
+        weight_cap: int,
+        factor: float,
+        share: float,
+    ) -> MarginPlan | None:
+        curvature = math.floor(share * weight.low - test.margin * weight_cap)
+        if curvature < 1:
+            return None
+        gradient_cap = geometry.gradient_rate * (weight.high + test.margin * weight_cap) * UP
+        # Lemma 1: the pull of a changed user and both solvers' errors, against the curvature that is left.
+        shift = (factor * weight_cap * geometry.threshold + 2.0 * gradient_cap) / curvature * UP
+        step = (shift + geometry.depth_step) * UP
+        if test.margin * step > _DEEPEST * geometry.threshold:
+            return None
+        exponent = math.frexp(shift / test.alpha)[1] - _GRID_BITS
+        # Both answers are rounded to the grid, by half a unit per coordinate (Lemma 2).
+        apart = (shift / 2.0**exponent + math.sqrt(geometry.dimension)) * UP
+        sigma = math.nextafter(apart / test.alpha * UP, math.inf)
+        if not test.smallest_sigma <= sigma <= LARGEST_SCALE:
+            return None
+        return cls(
+            curvature=curvature,
+            step=step,
+            gradient_cap=gradient_cap,
+            weight_cap=weight_cap,
+            test=test,
+            exponent=exponent,
+            sigma=sigma,
+        )
+
+    def margin(self, located: Located, geometry: Geometry) -> int:
+        """kappa(D), counted up to the margin from which on the test is passed for sure.
+
+        Formal guarantees (proofs/tested.md, Lemma 1), for the floats that are computed and any neighbours D, D':
+        - |kappa(D) - kappa(D')| <= 1;
+        - if either is at least 1, the computed centres are at most `step` - `depth_step` apart.
+        """
+        if not located.certified:
+            return 0
+        low, high = 0, self.test.margin
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._holds(middle, located, geometry):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _holds(self, changes: int, located: Located, geometry: Geometry) -> bool:
+        """Whether the certificate survives so many changes; monotone, so that bisection finds the last."""
+        extra = changes * self.weight_cap
+        if not geometry.gradient_rate * float(located.total_weight + extra) <= self.gradient_cap:
+            return False
+        deep = located.depths >= changes * self.step
+        mass = int(np.count_nonzero(deep)) if located.weights is None else int(located.weights[deep].sum())
+        return mass >= self.curvature + extra
+
+
+def least_weight(geometry: Geometry, *, factor: float, share: float, epsilon: float, delta: float) -> int:
+    """How many users of full weight a plan needs at least, about."""
+    margins = [
+        gated_noise(epsilon, delta, reserve=part * epsilon, dimension=geometry.dimension).margin
+        for part in _RESERVES
+    ]
+    return math.ceil(min(margins) * (1.0 + factor / _DEEPEST) / share * SLACK) + 1
+
+
+def too_few(users: int, needed: int) -> InputError:
+    return InputError(
+        f"mechanism 'tested' needs about {needed:,} users here and there are {users:,}; raise epsilon or delta, or use "
+        "mechanism='exact'"
+    )

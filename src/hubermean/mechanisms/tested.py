@@ -1,0 +1,254 @@
+"""`tested`: the Huber location with a certificate of its stability, a private test of it, and Gaussian noise.
+
+The centre of many columns at once moves little when one user changes, provided enough users lie well inside the
+threshold around it. How many changes that property would survive is the margin of the data; a coin whose chance follows
+the margin decides whether the centre is released, with noise of a public scale. Proof: proofs/tested.md.
+
+Deviation from propose-test-release as in Dwork & Lei (2009): no Laplace noise on the margin and no split of epsilon;
+test and noise are accounted for together (`privacy.gated_noise`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hubermean.errors import InputError, NotReleased, is_real
+from hubermean.laws import Gate, Law, NoisySum, Staged
+from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
+from hubermean.mechanisms.geometry import Geometry, check_lengths
+from hubermean.mechanisms.margin import MarginPlan, TotalWeight, least_weight, too_few
+from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
+from hubermean.noise import NoiseLaw
+from hubermean.privacy import laplace_scale
+from hubermean.relations import Neighbors
+from hubermean.release import Interval
+from hubermean.user_table import UserTable
+
+SHARE = 0.9
+_WEIGHING_SHARE = 0.04  # of epsilon: to measure the total weight where it is private
+_WEIGHING_BOUND = 3.0  # the total weight is taken to lie within so many noise scales of what was measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """Huber location behind a private test of its stability.
+
+    Args:
+        threshold: T, how far a user mean may lie from the centre (all columns together) before its pull stops growing;
+            the test asks that most users lie closer. Public.
+        radius: the mean is known to lie within this distance of 0; it may be generous. Public.
+        record_cap: the largest number of records a user counts for; for `per="record"`. Under `replace-values`, where
+            counts are public, it may be left out.
+        share: the share of users, by weight, that is expected within the threshold. More means less noise and a
+            stricter test. Public.
+
+    Formal guarantees:
+    - (epsilon, delta)-DP for the neighbour relation of the request, delta > 0 (proofs/tested.md, Theorem 1); the
+      refusal, solver error, float error and rounding included.
+    - Where the total weight is private (`add-remove`, or `per="record"` under `replace-user`) a part of epsilon
+      measures it.
+    - The noise is discrete Gaussian of a public scale; the interval states it.
+    - A user without usable records pulls at nothing and counts for nothing.
+    """
+
+    threshold: float
+    radius: float
+    record_cap: int | None = None
+    share: float = SHARE
+    name = "tested"
+
+    def __post_init__(self) -> None:
+        check_lengths(threshold=self.threshold, radius=self.radius)
+        if not is_real(self.share) or not 0.01 <= self.share <= 0.999:
+            raise InputError(f"share must be a number from 0.01 to 0.999, not {self.share!r}")
+
+    @classmethod
+    def from_known(cls, known: Known) -> Tested:
+        threshold, radius = known.spread(of=cls.name)
+        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap)
+
+    def check(self, request: Request) -> None:
+        if request.delta == 0.0:
+            raise InputError(
+                "mechanism 'tested' needs delta > 0; give delta=, for example 1e-6, or use mechanism='exact'"
+            )
+        check_cap(self.record_cap, request)
+
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedTested:
+        self.check(request)
+        cap = weight_cap(self.record_cap, request, facts)
+        if cap > LARGEST_WEIGHT:
+            raise InputError(
+                "mechanism 'tested' takes at most 2^22 records per user; give a lower record_cap="
+            )
+        total = _public_weight(request, facts, cap)
+        weighing = None
+        if total is None:
+            part = _WEIGHING_SHARE * request.epsilon
+            weighing = NoiseLaw(kind="laplace", scale=laplace_scale(part, sensitivity=cap))
+        prepared = PreparedTested(
+            request=request,
+            cap=cap,
+            radius=float(self.radius),
+            share=float(self.share),
+            geometry=Geometry.choose(
+                threshold=float(self.threshold), radius=float(self.radius), dimension=len(request.columns)
+            ),
+            total_weight=total,
+            weighing=weighing,
+        )
+        # Whether there are enough users is known before anything is spent where their number is public.
+        most = total if total is not None else facts.n_users and facts.n_users * cap
+        if most is not None and prepared.plan(TotalWeight(low=most, high=most)) is None:
+            raise too_few(most // cap, prepared.users_needed())
+        return prepared
+
+
+def _public_weight(request: Request, facts: PublicFacts, cap: int) -> int | None:
+    """The total weight if every user has a usable record, where that is public."""
+    if facts.record_counts is not None and request.per == "record":
+        return int(np.minimum(facts.record_counts, cap).sum())
+    return facts.n_users if request.per == "user" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedTested(Prepared):
+    """The mechanism with every public decision made; none of its fields depends on private data.
+
+    `weighing` is the noise with which the total weight is measured first, where it is not public.
+    """
+
+    request: Request
+    cap: int
+    radius: float
+    share: float
+    geometry: Geometry
+    total_weight: int | None
+    weighing: NoiseLaw | None
+
+    @property
+    def factor(self) -> float:
+        """How many full pulls the gradient can change by between neighbours."""
+        return 1.0 if self.request.neighbors is Neighbors.ADD_REMOVE else 2.0
+
+    @property
+    def epsilon(self) -> float:
+        """What is left for test and noise."""
+        if self.weighing is None:
+            return self.request.epsilon
+        left = Fraction(self.request.epsilon) - Fraction(_WEIGHING_SHARE * self.request.epsilon)
+        return math.nextafter(float(left), 0.0)
+
+    def plan(self, weight: TotalWeight) -> MarginPlan | None:
+        return MarginPlan.best(
+            self.geometry,
+            weight,
+            weight_cap=self.cap,
+            factor=self.factor,
+            share=self.share,
+            epsilon=self.epsilon,
+            delta=self.request.delta,
+        )
+
+    def users_needed(self) -> int:
+        return least_weight(
+            self.geometry,
+            factor=self.factor,
+            share=self.share,
+            epsilon=self.epsilon,
+            delta=self.request.delta,
+        )
+
+    def weighed_plan(self, measured: int) -> MarginPlan | None:
+        """The plan for a total weight as it was measured: released, hence public from then on."""
+        assert self.weighing is not None
+        bound = _WEIGHING_BOUND * self.weighing.scale
+        return self.plan(TotalWeight(low=max(measured - bound, 0.0), high=max(measured + bound, 0.0)))
+
+    def law(self, table: UserTable) -> Law:
+        if self.weighing is None:
+            return self.tested_law(table, self._public_plan())
+        weights = user_weights(table, self.request, self.cap)
+        total = int(weights.sum()) if self.request.per == "record" else int(np.count_nonzero(table.counts))
+        return Staged(
+            first=NoisySum(position=[total], noise=self.weighing),
+            then=lambda measured: self.tested_law(table, self.weighed_plan(measured[0])),
+        )
+
+    def tested_law(self, table: UserTable, plan: MarginPlan | None) -> Gate:
+        """The coin and the noisy centre behind it; without a plan the coin never passes."""
+        if plan is None:
+            return Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
+        located = self.geometry.locate(*self.geometry.users(table, self.request, self.cap))
+        position = [int(place) for place in np.rint(located.centre / 2.0**plan.exponent)]
+        return Gate(
+            passes=plan.test.passes[plan.margin(located, self.geometry)],
+            bits=plan.test.bits,
+            inner=NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=plan.sigma)),
+        )
+
+    def outcome(self, draw: Any) -> Outcome:
+        plan = self._public_plan()
+        parameters: dict[str, Any] = {"threshold": self.geometry.threshold, "radius": self.radius}
+        if self.request.per == "record":
+            parameters["record_cap"] = self.cap
+        if self.weighing is not None:
+            (measured,), draw = draw
+            plan = self.weighed_plan(measured)
+            name = "records_measured" if self.request.per == "record" else "users_measured"
+            parameters[name] = max(measured, 0)
+        if plan is None or draw is None:
+            raise self._refusal(plan)
+        parameters |= {
+            "share_within_threshold": self.share,
+            "margin_of_test": plan.test.margin,
+            "noise": "discrete Gaussian",
+            "noise_stddev": plan.noise_stddev,
+        }
+        noisy = [float(place * Fraction(2) ** plan.exponent) for place in draw]
+        rule = NoiseInterval(centre=tuple(noisy), noise_stddev=plan.noise_stddev)
+        # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
+        shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
+        values = tuple(shrink * value for value in noisy)
+        return Outcome(values=values, parameters=parameters, interval_rule=rule)
+
+    def _public_plan(self) -> MarginPlan | None:
+        if self.total_weight is None:
+            return None
+        return self.plan(TotalWeight(low=self.total_weight, high=self.total_weight))
+
+    def _refusal(self, plan: MarginPlan | None) -> NotReleased:
+        spent = f"epsilon = {self.request.epsilon:g} and delta = {self.request.delta:g} are spent"
+        if plan is None:
+            reason = (
+                f"the measured weight is too small: about {self.users_needed():,} users are needed; {spent}; "
+                "mechanism='exact' works with fewer"
+            )
+        else:
+            reason = (
+                f"the data did not pass the private test that most users lie within the threshold; {spent}; "
+                "a larger threshold or more users would help"
+            )
+        return NotReleased(reason, epsilon=self.request.epsilon, delta=self.request.delta)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NoiseInterval:
+    """An interval per column for the Huber location of the data, from the noisy centre and the public noise law."""
+
+    centre: Sequence[float]
+    noise_stddev: float
+
+    def at(self, level: float) -> Interval:
+        # In units of 2^-44 deviations, so that the grid is negligible.
+        bound = NoiseLaw(kind="gaussian", scale=2.0**44).bound(tail=1.0 - level) * 2.0**-44
+        low = tuple(value - bound * self.noise_stddev for value in self.centre)
+        high = tuple(value + bound * self.noise_stddev for value in self.centre)
+        return Interval(level=level, low=low, high=high, covers="noise only")

@@ -1,0 +1,175 @@
+"""Gaussian noise behind a private test: how fast the chance to pass may grow with the margin of safety.
+
+A mechanism has a whole number kappa(D) >= 0, the margin of its data: neighbours differ by at most one in it, and where
+either of them has a margin of at least one, their answers are close. It passes with probability p_kappa and then
+releases its answer with Gaussian noise of a fixed scale; otherwise it releases nothing. Which sequences p_0, p_1, ...
+keep the whole (epsilon, delta)-DP is decided here, exactly (proofs/tested.md, Lemmas 3 and 4).
+
+Propose-test-release (Dwork & Lei 2009) adds Laplace noise to kappa, pays epsilon_1 for the test and epsilon - epsilon_1
+for the noise. Here both are accounted for together: a chance that is still small may grow fast, since it also scales
+down the failure of the noise, and one near 1 may grow fast, since only the rare refusal tells anything. The same noise
+as with epsilon_1 = `reserve` then needs a tenth of the margin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from hubermean.errors import InputError
+from hubermean.privacy.arguments import positive, probability, whole_positive
+from hubermean.privacy.gaussian import gaussian_delta
+from hubermean.privacy.smooth_noise import smooth_noise
+
+LONGEST_TEST = 2**17
+# Losses at which the curve of the noise is evaluated: quadratically denser towards epsilon, where the chance is near 1.
+_CURVE_POINTS = 128
+_LEAST_LOSS = 2.0**-9  # of epsilon: far above what discreteness costs
+_DOWN = 1.0 - 1e-11
+_UP = 1.0 + 1e-11
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedNoise:
+    """A test and the noise behind it.
+
+    Attributes:
+        alpha: answers of neighbours may be alpha * sigma apart.
+        smallest_sigma: the least sigma, in grid units, for which this holds.
+        passes: p_0, p_1, ... as whole multiples of 2^-bits, up to the first that is 1; it stays 1 beyond.
+        bits: see `passes`.
+        reserve: the part of epsilon that the noise leaves to the test.
+    """
+
+    alpha: float
+    smallest_sigma: float
+    passes: tuple[int, ...]
+    bits: int
+    reserve: float
+
+    @property
+    def margin(self) -> int:
+        """The margin from which on the test is passed for sure."""
+        return len(self.passes) - 1
+
+
+def gated_noise(epsilon: float, delta: float, *, reserve: float, dimension: int) -> GatedNoise:
+    """The fastest test that noise of (epsilon - reserve, delta) allows.
+
+    Args:
+        epsilon: above 0.
+        delta: strictly between 0 and 1.
+        reserve: above 0 and below epsilon; more of it means more noise and a test that needs a smaller margin.
+        dimension: number of coordinates d.
+
+    Formal guarantees (proofs/tested.md, Lemma 4):
+        - Passing with probability passes[min(kappa, margin)] / 2^bits and then releasing an integer answer in Z^d with
+          discrete Gaussian noise of parameter sigma >= smallest_sigma is (epsilon, delta)-DP, if kappa differs by at
+          most one between neighbours and their answers by at most alpha * sigma wherever either kappa is positive.
+        - Every p_k was computed from the p_{k-1} that is returned, rounded down.
+
+    Raises:
+        InputError: the test would need a margin of more than 2^17.
+
+    >>> test = gated_noise(1.0, 1e-5, reserve=0.03, dimension=3)
+    >>> test.margin, round(test.alpha, 4), test.passes[0] / 2**test.bits <= 1e-5
+    (57, 0.2607, True)
+    """
+    return _gated_noise(
+        positive("epsilon", epsilon),
+        probability("delta", delta),
+        positive("reserve", reserve),
+        whole_positive("dimension", dimension),
+    )
+
+
+@lru_cache(maxsize=256)
+def _gated_noise(eps: float, target: float, reserve: float, dimension: int) -> GatedNoise:
+    if not reserve <= 0.9 * eps:
+        raise InputError(f"reserve must be at most nine tenths of epsilon, not {reserve!r}")
+    noise = smooth_noise(eps - reserve, target, beta=0.0, dimension=dimension)
+    curve = _Curve.of(noise.alpha, noise.smallest_sigma, eps, target, reserve, dimension)
+    bits = 62 + math.ceil(-math.log2(target))
+    whole = 1 << bits
+    passes = [_floor(target * _DOWN, bits)]
+    while passes[-1] < whole:
+        if len(passes) > LONGEST_TEST:
+            raise InputError("epsilon is too small for mechanism 'tested'; raise epsilon or delta")
+        passes.append(curve.next_pass(passes[-1], bits))
+    return GatedNoise(
+        alpha=noise.alpha,
+        smallest_sigma=noise.smallest_sigma,
+        passes=tuple(passes),
+        bits=bits,
+        reserve=reserve,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Curve:
+    """Upper bounds on the noise's delta at some losses, and what follows for the chance to pass."""
+
+    epsilon: float
+    delta: float
+    allowed: np.ndarray  # delta / D(x): at most so large may a chance be that grew by epsilon - x
+    growth: np.ndarray  # exp(epsilon - x)
+    spare: float  # delta - D(epsilon), what the noise itself leaves of delta
+
+    @classmethod
+    def of(
+        cls, alpha: float, sigma: float, eps: float, target: float, reserve: float, dimension: int
+    ) -> _Curve:
+        steps = np.linspace(0.0, math.sqrt(1.0 - _LEAST_LOSS), _CURVE_POINTS)
+        # epsilon - reserve itself is on the grid: there D <= delta, so the chance grows by exp(reserve) at least.
+        losses = np.append(eps * (1.0 - steps * steps), eps - reserve)
+        bounds = np.array([_noise_delta(x, alpha, sigma, target, dimension) for x in losses.tolist()])
+        return cls(
+            epsilon=eps,
+            delta=target,
+            allowed=target / bounds * _DOWN,
+            growth=np.exp(np.minimum(eps - losses, 700.0)) * _DOWN,
+            spare=target - float(bounds[0]) * _UP,
+        )
+
+    def next_pass(self, before: int, bits: int) -> int:
+        """The largest chance, up to rounding, that one more step of margin may have."""
+        whole = 1 << bits
+        share = before / whole
+        # Lemma 3, one more: p D(x) <= delta for the largest x with p <= p_before exp(epsilon - x).
+        more = float(np.max(np.minimum(self.allowed, share * self.growth)))
+        rising = whole if more >= 1.0 else _floor(more, bits)
+        # Lemma 3, one less: refusals may fall by a factor e^epsilon, and by what the noise leaves of delta.
+        refused = (
+            max((whole - before) / whole * _UP - self.spare * _DOWN, 0.0) * math.exp(-self.epsilon) * _UP
+        )
+        falling = whole - _ceil(refused, bits)
+        return max(before, min(rising, falling, whole))
+
+
+def _noise_delta(loss: float, alpha: float, sigma: float, target: float, dimension: int) -> float:
+    """An upper bound on the hockey-stick divergence, at `loss`, of discrete Gaussians alpha sigma apart.
+
+    Lemma 7 of proofs/gaussian-calibration.md with the tail 2^-20 delta.
+    """
+    tail = 2.0**-20 * target
+    log_tail = -math.log(tail)
+    radius = math.sqrt(dimension + 2.0 * math.sqrt(dimension * log_tail) + 2.0 * log_tail) + alpha
+    slack = 1.0 + 2.0**-20
+    pointwise = slack * dimension / (24.0 * sigma * sigma)
+    in_ball = slack * radius * radius / (8.0 * sigma * sigma)
+    continuous = gaussian_delta(loss - slack * (pointwise + in_ball), alpha=alpha)
+    return min(slack * tail + math.exp(pointwise) * continuous * _UP, 1.0)
+
+
+def _floor(share: float, bits: int) -> int:
+    """`share` as a multiple of 2^-bits, rounded down; exact, since a float is a ratio of integers."""
+    numerator, denominator = share.as_integer_ratio()
+    return (numerator << bits) // denominator
+
+
+def _ceil(share: float, bits: int) -> int:
+    numerator, denominator = share.as_integer_ratio()
+    return -(-(numerator << bits) // denominator)
