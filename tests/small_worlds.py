@@ -142,16 +142,12 @@ def on_small_grid(setting: Setting, relation: Neighbors, table: UserTable, depth
 
 
 def scores_of(prepared: PreparedExact, table: UserTable) -> list[int]:
-    """The score of each point, read off the numbered points that the draw chooses among."""
+    """The score of each point, read off the runs that the draw chooses among."""
     shells = prepared.shells(table, 0)
-    reached = [
-        (shells.point(score, number), score)
-        for score, size in enumerate(shells.sizes())
-        for number in range(size)
-    ]
-    points, scores = zip(*sorted(reached), strict=True)
-    assert points == tuple(range(-shells.radius, shells.radius + 1)), "not every point is reached once"
-    return list(scores)
+    scores, sizes = shells.runs()
+    assert sizes.sum() == 2 * shells.radius + 1, "not every point is reached once"
+    spelled: list[int] = np.repeat(scores, sizes).tolist()
+    return spelled
 
 
 def defined_scores(setting: Setting, relation: Neighbors, worlds: IntArray) -> IntArray:
