@@ -6,19 +6,35 @@
 4.267
 """
 
+from typing import TYPE_CHECKING, Any
+
 from hubermean._version import __version__
 from hubermean.api import mean, mean_of_user_means
 from hubermean.errors import HubermeanError, InputError, NotReleased
 from hubermean.ingest import sql
 from hubermean.release import Release
 
+if TYPE_CHECKING:
+    from hubermean.auditing import Audit, audit
+
 __all__ = [
+    "Audit",
     "HubermeanError",
     "InputError",
     "NotReleased",
     "Release",
     "__version__",
+    "audit",
     "mean",
     "mean_of_user_means",
     "sql",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names that few sessions use are imported when they are first asked for."""
+    if name in ("Audit", "audit"):
+        from hubermean import auditing
+
+        return getattr(auditing, name)
+    raise AttributeError(f"module 'hubermean' has no attribute {name!r}")

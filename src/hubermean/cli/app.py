@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hubermean._version import __version__
+from hubermean.cli.audit import audit
 from hubermean.cli.check import check
 from hubermean.cli.doctor import doctor
 from hubermean.cli.release import release
@@ -25,6 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(release)
+app.command()(audit)
 app.command()(check)
 app.command()(doctor)
 

@@ -12,8 +12,8 @@ from rich.text import Text
 from hubermean.release import Release
 
 
-def console() -> Console:
-    return Console(highlight=False)
+def console(*, stderr: bool = False) -> Console:
+    return Console(highlight=False, stderr=stderr)
 
 
 def print_release(release: Release) -> None:

@@ -7,6 +7,7 @@ every field; none of them is shown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -30,10 +31,10 @@ class Law(Protocol):
 class NoisySum:
     """Integers with independent integer noise on each; a draw is a list of integers.
 
-    `noise` holds one law per integer, or one for all.
+    `noise` holds one law per integer, or one for all. (Positions that are no integers can be compared, not drawn from.)
     """
 
-    position: Sequence[int] = field(repr=False)
+    position: Sequence[int] | Sequence[float] = field(repr=False)
     noise: NoiseLaw | Sequence[NoiseLaw] = field(repr=False)
 
     def laws(self) -> list[NoiseLaw]:
@@ -42,12 +43,16 @@ class NoisySum:
             return [self.noise] * len(self.position)
         return list(self.noise)
 
+    def distance(self, other: NoisySum) -> float:
+        """How far the integers are from those of another sum."""
+        return math.dist(self.position, other.position)
+
     def draw(self, noise: NoiseSource) -> list[int]:
         if isinstance(self.noise, NoiseLaw):
             extra = self.noise.draw(noise, len(self.position))
         else:
             extra = [law.draw(noise, 1)[0] for law in self.noise]
-        return [place + more for place, more in zip(self.position, extra, strict=True)]
+        return [int(place) + more for place, more in zip(self.position, extra, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,6 +68,14 @@ class Choice:
 
     def draw(self, noise: NoiseSource) -> int:
         return noise.choose(self.costs, self.sizes, self.rate)
+
+
+def costs_apart(first: Choice, second: Choice) -> int:
+    """The largest difference between the costs of one candidate under two laws over the same candidates."""
+    ends = [np.cumsum(law.sizes) for law in (first, second)]
+    cuts = np.union1d(*ends)
+    costs = [law.costs[np.searchsorted(own, cuts)] for law, own in zip((first, second), ends, strict=True)]
+    return int(np.abs(costs[0] - costs[1]).max())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,6 +7,7 @@ smallest number of users, and users far away cannot pull the answer far. Proof: 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 
 from hubermean.errors import InputError, is_real
 from hubermean.exact import ExactSums, rounded_means
-from hubermean.laws import Choice, Independent
+from hubermean.laws import Choice, Independent, costs_apart
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
 from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
@@ -176,6 +177,11 @@ class PreparedExact(Prepared):
         """A grid point, counted from the left end."""
         scores, sizes = self.shells(table, column).runs()
         return Choice(costs=scores, sizes=sizes, rate=self.rate)
+
+    def claims(self, law: Independent, neighbour: Independent) -> dict[str, float]:
+        """Scores change by at most one (proofs/exact.md, Lemma 1)."""
+        columns = zip(law.parts, neighbour.parts, strict=True)
+        return {"a score changes by at most one": float(max(itertools.starmap(costs_apart, columns)))}
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         spacing = Fraction(2) ** self.grid.exponent

@@ -120,6 +120,10 @@ class MarginPlan:
             sigma=sigma,
         )
 
+    def position(self, located: Located) -> list[int]:
+        """The centre in grid units."""
+        return [int(place) for place in np.rint(located.centre / 2.0**self.exponent)]
+
     def margin(self, located: Located, geometry: Geometry) -> int:
         """kappa(D), counted up to the margin from which on the test is passed for sure.
 

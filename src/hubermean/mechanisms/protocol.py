@@ -151,6 +151,17 @@ class Prepared(ABC):
             NotReleased: the draw is the decision not to release.
         """
 
+    def claims(self, law: Any, neighbour: Any) -> Mapping[str, float]:
+        """What the proof claims about the laws of two neighbours, each as the share used of what it allows.
+
+        For audits: a number above 1 refutes the proof, whether or not this pair breaks the promise.
+        """
+        return {}
+
+    def users_to_audit(self) -> int:
+        """How few users show the mechanism at work; fewer than this and it would only refuse."""
+        return 1
+
     def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
         return self.outcome(self.law(table).draw(noise))
 

@@ -178,6 +178,15 @@ class PreparedSmooth(Prepared):
         position, sigma = self.statistic(table)
         return NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=sigma))
 
+    def claims(self, law: NoisySum, neighbour: NoisySum) -> dict[str, float]:
+        """The answer moves by at most alpha sigma, and sigma by at most e^beta (proofs/smooth.md, Lemma 5)."""
+        sigma, other = (one.laws()[0].scale for one in (law, neighbour))
+        return {
+            "the answer moves by at most alpha sigma": law.distance(neighbour)
+            / (self.alpha * min(sigma, other)),
+            "sigma changes by at most e^beta": abs(math.log(sigma / other)) / (self.beta + _BETA_ROUNDING),
+        }
+
     def outcome(self, draw: Sequence[int]) -> Outcome:
         spacing = Fraction(2) ** self.exponent
         noisy = [float(place * spacing) for place in draw]

@@ -21,10 +21,10 @@ import numpy as np
 from hubermean.errors import InputError, NotReleased, is_real
 from hubermean.laws import Gate, Law, NoisySum, Staged
 from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
-from hubermean.mechanisms.geometry import Geometry, check_lengths
+from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
 from hubermean.mechanisms.margin import MarginPlan, TotalWeight, least_weight, too_few
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
+from hubermean.mechanisms.weights import check_cap, weight_cap
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import laplace_scale
 from hubermean.relations import Neighbors
@@ -173,26 +173,48 @@ class PreparedTested(Prepared):
         return self.plan(TotalWeight(low=max(measured - bound, 0.0), high=max(measured + bound, 0.0)))
 
     def law(self, table: UserTable) -> Law:
+        located = self.locate(table)
         if self.weighing is None:
-            return self.tested_law(table, self._public_plan())
-        weights = user_weights(table, self.request, self.cap)
-        total = int(weights.sum()) if self.request.per == "record" else int(np.count_nonzero(table.counts))
+            return self.tested_law(located, self._public_plan())
         return Staged(
-            first=NoisySum(position=[total], noise=self.weighing),
-            then=lambda measured: self.tested_law(table, self.weighed_plan(measured[0])),
+            first=NoisySum(position=[located.total_weight], noise=self.weighing),
+            then=lambda measured: self.tested_law(located, self.weighed_plan(measured[0])),
         )
 
-    def tested_law(self, table: UserTable, plan: MarginPlan | None) -> Gate:
+    def claims(self, law: Any, neighbour: Any) -> dict[str, float]:
+        """The margin changes by at most one, and with a margin the answer stays (proofs/tested.md, Lemmas 1 and 2)."""
+        plan = self._public_plan()
+        if self.weighing is not None:
+            measured = law.first.position
+            plan = self.weighed_plan(measured[0])
+            law, neighbour = law.then(measured), neighbour.then(measured)
+        if plan is None:
+            return {}
+        margins = [plan.test.passes.index(one.passes) for one in (law, neighbour)]
+        moved = law.inner.distance(neighbour.inner) / (plan.test.alpha * plan.sigma)
+        return {
+            "the margin changes by at most one": float(abs(margins[0] - margins[1])),
+            "with a margin, the answer moves by at most alpha sigma": moved if max(margins) > 0 else 0.0,
+        }
+
+    def locate(self, table: UserTable) -> Located:
+        return self.geometry.locate(*self.geometry.users(table, self.request, self.cap))
+
+    def tested_law(self, located: Located, plan: MarginPlan | None) -> Gate:
         """The coin and the noisy centre behind it; without a plan the coin never passes."""
         if plan is None:
             return Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
-        located = self.geometry.locate(*self.geometry.users(table, self.request, self.cap))
-        position = [int(place) for place in np.rint(located.centre / 2.0**plan.exponent)]
         return Gate(
             passes=plan.test.passes[plan.margin(located, self.geometry)],
             bits=plan.test.bits,
-            inner=NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=plan.sigma)),
+            inner=NoisySum(
+                position=plan.position(located), noise=NoiseLaw(kind="gaussian", scale=plan.sigma)
+            ),
         )
+
+    def users_to_audit(self) -> int:
+        measured = 0.0 if self.weighing is None else 2.0 * _WEIGHING_BOUND * self.weighing.scale / self.cap
+        return math.ceil(1.2 * (self.users_needed() + measured / self.share))
 
     def outcome(self, draw: Any) -> Outcome:
         plan = self._public_plan()

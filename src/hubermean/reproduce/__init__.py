@@ -13,10 +13,12 @@ from hubermean.reproduce.constants import (
 )
 from hubermean.reproduce.imbalance import imbalance_gamma
 from hubermean.reproduce.literal import paper_literal, unsafe_paper_literal_diagnostics
+from hubermean.reproduce.mechanism import PaperMechanism
 from hubermean.reproduce.result import PaperLiteral, UnsafePaperLiteral
 
 __all__ = [
     "PaperLiteral",
+    "PaperMechanism",
     "PrintedConstants",
     "UnsafePaperLiteral",
     "bounded_threshold",

@@ -1,0 +1,207 @@
+"""From two laws of one mechanism to the loss between them, kind by kind.
+
+Laws of different kinds, or of different length, count as fully told apart: a mechanism whose kind of law depends on the
+data has no promise to keep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from hubermean.auditing.loss import (
+    EVERYTHING,
+    NOTHING,
+    Atoms,
+    Case,
+    Cases,
+    Floats,
+    GaussianScales,
+    GaussianShift,
+    LaplaceShift,
+    Loss,
+    independent,
+)
+from hubermean.laws import Choice, Gate, Independent, Law, NoisySum, Staged, Uniform
+from hubermean.noise import NoiseLaw
+
+# Outcomes of a first draw at which the second is looked at: all where they are few, else a spread of them.
+_CANDIDATES_PER_RUN = 5
+_NODES = 15
+_ROTATIONS = 4
+_LEAST_MASS = 1e-15
+_DISCRETE_SHIFT = 512  # below, the steps of a discrete Laplace law are told apart one by one
+
+
+def compare(first: Law, second: Law) -> Loss:
+    """The loss of a draw from `first`, seen against `second`."""
+    match first, second:
+        case Uniform(), Uniform():
+            return NOTHING if first.limit == second.limit else EVERYTHING
+        case Choice(), Choice():
+            return _choices(first, second)
+        case NoisySum(), NoisySum():
+            return _sums(first, second)
+        case Gate(), Gate():
+            return _gates(first, second)
+        case Independent(), Independent():
+            mine, theirs = list(first.parts), list(second.parts)
+            if len(mine) != len(theirs):
+                return EVERYTHING
+            return independent([compare(*pair) for pair in zip(mine, theirs, strict=True)])
+        case Staged(), Staged():
+            return _staged(first, second)
+    return EVERYTHING
+
+
+def readable(law: Law) -> Law:
+    """The same law with its parts made once, so that it can be compared more than once."""
+    return Independent(parts=list(law.parts)) if isinstance(law, Independent) else law
+
+
+def _choices(first: Choice, second: Choice) -> Atoms:
+    """Runs cut at the ends of both, so that each piece has one cost under either."""
+    pieces = list(_pieces(first, second))
+    if not pieces:
+        return EVERYTHING
+    sizes, mine, theirs = (np.array(one) for one in zip(*pieces, strict=True))
+    with np.errstate(under="ignore"):
+        return Atoms(values=mine - theirs, masses=sizes * np.exp(mine))
+
+
+def _pieces(first: Choice, second: Choice) -> Iterator[tuple[float, float, float]]:
+    """(size, log probability of each candidate under the first, under the second); none if the candidates differ."""
+    ends = [np.cumsum(law.sizes) for law in (first, second)]
+    if ends[0][-1] != ends[1][-1]:
+        return
+    cuts = np.union1d(*ends)
+    sizes = np.diff(cuts, prepend=0).astype(np.float64)
+    logs = []
+    for law, own_ends in zip((first, second), ends, strict=True):
+        rate = float(law.rate)
+        exponents = -rate * (law.costs - law.costs.min())
+        normaliser = math.log(float(law.sizes.astype(np.float64) @ np.exp(exponents)))
+        logs.append((exponents - normaliser)[np.searchsorted(own_ends, cuts)])
+    yield from zip(sizes.tolist(), logs[0].tolist(), logs[1].tolist(), strict=True)
+
+
+def _sums(first: NoisySum, second: NoisySum) -> Loss:
+    laws = list(zip(first.laws(), second.laws(), strict=False))
+    same_kind = all(mine.kind == theirs.kind for mine, theirs in laws)
+    if len(first.position) != len(second.position) or not same_kind:
+        return EVERYTHING
+    gaps = [abs(float(one - two)) for one, two in zip(first.position, second.position, strict=True)]
+    if any(mine.scale != theirs.scale for mine, theirs in laws):
+        return _scales(gaps, laws)
+    parts: list[Loss] = []
+    for gap, (law, _) in zip(gaps, laws, strict=True):
+        if gap > 0.0:
+            parts.append(
+                GaussianShift(shift=gap / law.scale) if law.kind == "gaussian" else _laplace(gap, law.scale)
+            )
+    return independent(parts)
+
+
+def _scales(gaps: list[float], laws: list[tuple[NoiseLaw, NoiseLaw]]) -> Loss:
+    """Noise whose scale differs between the two: all coordinates alike, as a smooth sensitivity has it, or one alone.
+
+    One coordinate gives away no more than all of them, so the latter is a lower bound.
+    """
+    ratios = [math.log(theirs.scale / mine.scale) for mine, theirs in laws]
+    if len(set(ratios)) == 1 and all(mine.kind == "gaussian" for mine, _ in laws):
+        shift = math.hypot(*(gap / mine.scale for gap, (mine, _) in zip(gaps, laws, strict=True)))
+        return GaussianScales(shift=shift, log_ratio=ratios[0], dimension=len(laws))
+    most = max(range(len(laws)), key=lambda number: abs(ratios[number]))
+    mine, theirs = laws[most]
+    if mine.kind == "laplace":
+        return _laplace_scales(gaps[most], mine.scale, theirs.scale)
+    return GaussianScales(shift=gaps[most] / mine.scale, log_ratio=ratios[most], dimension=1)
+
+
+def _laplace(gap: float, scale: float) -> Loss:
+    if gap > _DISCRETE_SHIFT:
+        return LaplaceShift(shift=gap / scale)
+    # At x from 0 to the gap the loss is (gap - 2 x) / scale; outside it is constant.
+    whole = round(gap)
+    x = np.arange(whole + 1, dtype=np.float64)
+    step = -1.0 / scale
+    normaliser = math.log(-math.expm1(step) / (1.0 + math.exp(step)))
+    masses = np.exp(normaliser + x * step)
+    # The first stands for everything below it, the last for everything above.
+    masses[0] /= -math.expm1(step)
+    masses[-1] /= -math.expm1(step)
+    return Atoms(values=(whole - 2.0 * x) / scale, masses=masses)
+
+
+def _laplace_scales(gap: float, scale: float, other: float) -> Atoms:
+    """Laplace laws of different scales, on a grid of quantiles of the first: at most what they give away."""
+    tails = np.logspace(-12, math.log10(0.5), 400)
+    upto = np.concatenate([tails, 1.0 - tails[-2::-1]])
+    x = np.where(upto <= 0.5, np.log(2.0 * upto), -np.log(2.0 * (1.0 - upto))) * scale
+    losses: Floats = np.log(other / scale) - np.abs(x) / scale + np.abs(x - gap) / other
+    values, masses = np.minimum(losses[1:], losses[:-1]), np.diff(upto)
+    if scale > other:  # the loss grows without bound in the tails, however rarely they are met
+        values, masses = np.append(values, math.inf), np.append(masses, 1e-300)
+    return Atoms(values=values, masses=masses)
+
+
+def _gates(first: Gate, second: Gate) -> Cases:
+    """Nothing, or something: the inner laws are compared only where both may pass."""
+    passing = [gate.passes / (1 << gate.bits) for gate in (first, second)]
+    refusing = [((1 << gate.bits) - gate.passes) / (1 << gate.bits) for gate in (first, second)]
+    cases, unmatched = [], 0.0
+    for (mass, other), then in (
+        (refusing, NOTHING),
+        (passing, compare(first.inner, second.inner) if all(passing) else NOTHING),
+    ):
+        if mass > 0.0 and other > 0.0:
+            cases.append(Case(mass=mass, loss=math.log(mass / other), then=then))
+        else:
+            unmatched += mass
+    return Cases(cases=cases, unmatched=unmatched)
+
+
+def _staged(first: Staged, second: Staged) -> Loss:
+    cases = []
+    for outcome, mass, loss in _outcomes(first.first, second.first):
+        then = compare(first.then(outcome), second.then(outcome))
+        cases.append(Case(mass=mass, loss=loss, then=then))
+    if not cases:
+        return EVERYTHING
+    return Cases(cases=cases)
+
+
+def _outcomes(first: Law, second: Law) -> Iterator[tuple[object, float, float]]:
+    """(outcome, its probability or that of those it stands for, ln of the ratio) of a first draw."""
+    match first, second:
+        case Uniform(), Uniform() if first.limit == second.limit:
+            seen = min(first.limit, _ROTATIONS)
+            for number in range(seen):
+                yield number * (first.limit // seen), 1.0 / seen, 0.0
+        case Choice(), Choice():
+            start = 0
+            for size, mine, theirs in _pieces(first, second):
+                count = min(int(size), _CANDIDATES_PER_RUN)
+                mass = size * math.exp(mine)
+                if mass > _LEAST_MASS:
+                    for number in range(count):
+                        place = start + (number * (int(size) - 1)) // max(count - 1, 1)
+                        yield place, mass / count, mine - theirs
+                start += int(size)
+        case NoisySum(), NoisySum() if len(first.position) == len(second.position) == 1:
+            yield from _measurements(first, second)
+
+
+def _measurements(first: NoisySum, second: NoisySum) -> Iterator[tuple[object, float, float]]:
+    """Quantiles of a measured integer, Laplace noise of one scale: each stands for its share of the first law."""
+    (one,), (two,) = first.position, second.position
+    (mine,), (theirs,) = first.laws(), second.laws()
+    if mine != theirs or mine.kind != "laplace":
+        return
+    for number in range(_NODES):
+        share = (number + 0.5) / _NODES
+        tail = math.log(2.0 * min(share, 1.0 - share)) * mine.scale
+        place = round(one + (tail if share <= 0.5 else -tail))
+        yield [place], 1.0 / _NODES, (abs(place - two) - abs(place - one)) / mine.scale

@@ -1,0 +1,278 @@
+"""The privacy loss between two laws: how well one draw tells them apart.
+
+For laws P and Q let L = ln(dP/dQ) under P. A loss answers two questions: H_eps(P || Q) = E_P (1 - e^(eps - L))_+, the
+delta that the pair has at eps; and the largest L, which pure differential privacy bounds. eps may be negative here:
+conditioning on an earlier draw shifts it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.privacy.hockey_stick import log_divergence_equal_scale, log_divergence_wide_first
+
+Floats = NDArray[np.float64]
+
+
+class Loss(Protocol):
+    """What a pair of laws gives away."""
+
+    @property
+    def largest(self) -> float: ...
+
+    def delta(self, epsilon: float) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Atoms:
+    """A loss of finitely many values; `unmatched` is the probability of what only P can produce."""
+
+    values: Floats
+    masses: Floats
+    unmatched: float = 0.0
+
+    @property
+    def largest(self) -> float:
+        if self.unmatched > 0.0:
+            return math.inf
+        return float(np.max(self.values, initial=-math.inf, where=self.masses > 0.0))
+
+    def delta(self, epsilon: float) -> float:
+        with np.errstate(over="ignore"):
+            gains = -np.expm1(np.minimum(epsilon - self.values, 0.0))
+        return float(self.masses @ gains) + self.unmatched
+
+    def plus(self, other: Atoms) -> Atoms:
+        """The loss of both, drawn independently; many values are rounded down to a grid of `_MOST_ATOMS`."""
+        values = np.add.outer(self.values, other.values).ravel()
+        masses = np.multiply.outer(self.masses, other.masses).ravel()
+        unmatched = 1.0 - (1.0 - self.unmatched) * (1.0 - other.unmatched)
+        if len(values) > _MOST_ATOMS:
+            least, most = float(values.min()), float(values.max())
+            width = max(most - least, 1e-300) / _MOST_ATOMS
+            cells = np.floor((values - least) / width).astype(np.int64)
+            masses = np.bincount(cells, weights=masses)
+            values = least + width * np.arange(len(masses))
+        return Atoms(values=values, masses=masses, unmatched=unmatched)
+
+
+_MOST_ATOMS = 2048
+NOTHING = Atoms(values=np.zeros(1), masses=np.ones(1))
+EVERYTHING = Atoms(values=np.zeros(1), masses=np.zeros(1), unmatched=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianShift:
+    """Two Gaussians of one width, so many deviations apart."""
+
+    shift: float
+
+    @property
+    def largest(self) -> float:
+        return math.inf if self.shift > 0.0 else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        if self.shift == 0.0:
+            return NOTHING.delta(epsilon)
+        if epsilon > 0.0:
+            return math.exp(log_divergence_equal_scale(epsilon, self.shift))
+        if epsilon == 0.0:
+            return math.erf(self.shift / (2.0 * math.sqrt(2.0)))
+        # The pair is symmetric, so H_eps = 1 - e^eps + e^eps H_-eps (proofs/gaussian-calibration.md, (1)).
+        return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianScales:
+    """N(0, I) against N(shift e_1, ratio^2 I) in some dimension, for ratio != 1."""
+
+    shift: float
+    log_ratio: float
+    dimension: int
+
+    @property
+    def largest(self) -> float:
+        return math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """The wide law first has its own kernel; the narrow one first follows from it by (1)."""
+        t = math.exp(self.log_ratio)
+        if self.log_ratio < 0.0:  # P is the wider one: measure in units of Q's width
+            return self._wide_first(epsilon, self.shift / t, -self.log_ratio)
+        return -math.expm1(epsilon) + math.exp(epsilon) * self._wide_first(
+            -epsilon, self.shift, self.log_ratio
+        )
+
+    def _wide_first(self, epsilon: float, shift: float, log_ratio: float) -> float:
+        if epsilon > 0.0 and shift > 0.0:
+            return math.exp(log_divergence_wide_first(epsilon, shift, log_ratio, self.dimension))
+        return _by_probabilities(epsilon, shift, log_ratio, self.dimension)
+
+
+def _by_probabilities(epsilon: float, shift: float, log_ratio: float, dimension: int) -> float:
+    """H_eps( N(0, t^2 I) || N(shift e_1, I) ) as a difference of noncentral chi-square probabilities."""
+    from scipy import special
+
+    t2 = math.exp(2.0 * log_ratio)
+    excess = t2 - 1.0
+    centre = shift * t2 / excess
+    # {ln p/q > eps} is the outside of a ball around centre e_1 (proofs/gaussian-calibration.md, (2)).
+    square = 2.0 * t2 / excess * (epsilon + dimension * log_ratio + shift * shift / (2.0 * excess))
+    if square <= 0.0:
+        return -math.expm1(epsilon)
+    wide = 1.0 - special.chndtr(square / t2, dimension, centre * centre / t2)
+    narrow = 1.0 - special.chndtr(square, dimension, (centre - shift) ** 2)
+    return max(float(wide - math.exp(epsilon) * narrow), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceShift:
+    """Two Laplace laws of one scale, so many scales apart, on a fine grid."""
+
+    shift: float
+
+    @property
+    def largest(self) -> float:
+        return self.shift
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon >= self.shift:
+            return 0.0
+        if epsilon <= -self.shift:
+            return -math.expm1(epsilon)
+        return -math.expm1(0.5 * (epsilon - self.shift))
+
+    def atoms(self) -> Atoms:
+        """Cells of the loss between -shift and shift, each at its lower end: at most what the law gives away."""
+        edges = np.linspace(-self.shift, self.shift, 129)
+        # Under P the loss is +shift with probability 1/2, -shift with e^-shift / 2, and in between has density
+        # exp((l - shift) / 2) / 4.
+        upto = 0.5 * np.exp(0.5 * (edges - self.shift))
+        masses = np.append(np.diff(upto), 0.5)
+        masses[0] += upto[0]
+        return Atoms(values=edges, masses=masses)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """One outcome of an earlier draw: its probability under P, ln(P/Q) of it, and the loss of what follows."""
+
+    mass: float
+    loss: float
+    then: Loss
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cases:
+    """A draw that is seen, then another whose laws depend on it; `unmatched` is what only P can produce."""
+
+    cases: Sequence[Case]
+    unmatched: float = 0.0
+
+    @property
+    def largest(self) -> float:
+        if self.unmatched > 0.0:
+            return math.inf
+        return max(
+            (float(case.loss + case.then.largest) for case in self.cases if case.mass > 0.0), default=0.0
+        )
+
+    def delta(self, epsilon: float) -> float:
+        return self.unmatched + math.fsum(
+            case.mass * case.then.delta(epsilon - case.loss) for case in self.cases
+        )
+
+    def likely(self, number: int) -> Sequence[Case]:
+        """The cases of the largest mass."""
+        return sorted(self.cases, key=lambda case: -case.mass)[:number]
+
+
+class Together:
+    """Independent parts of few values each, beside one Gaussian shift.
+
+    The largest loss is exact. delta is put together when it is asked for, with values rounded down, so that it is never
+    above the true one.
+    """
+
+    def __init__(self, parts: Sequence[Atoms | LaplaceShift], shift: float) -> None:
+        self._parts = parts
+        self._gaussian = GaussianShift(shift=shift)
+        self.largest = self._gaussian.largest + math.fsum(part.largest for part in parts)
+
+    @cached_property
+    def _atoms(self) -> Atoms:
+        atoms = NOTHING
+        for part in self._parts:
+            atoms = atoms.plus(part.atoms() if isinstance(part, LaplaceShift) else part)
+        return atoms
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon >= self.largest:
+            return 0.0
+        if self._gaussian.shift == 0.0:
+            return self._atoms.delta(epsilon)
+        pairs = zip(self._atoms.values.tolist(), self._atoms.masses.tolist(), strict=True)
+        return self._atoms.unmatched + math.fsum(
+            mass * self._gaussian.delta(epsilon - value) for value, mass in pairs if mass > _NEGLIGIBLE
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Joint:
+    """Cases of several independent draws at once: the likely ones, so that delta is a lower bound."""
+
+    cases: Cases
+    largest: float
+
+    def delta(self, epsilon: float) -> float:
+        return self.cases.delta(epsilon)
+
+
+_NEGLIGIBLE = 1e-18
+_LIKELY = 4
+_MOST_JOINT_CASES = 256
+
+
+def independent(losses: Sequence[Loss]) -> Loss:
+    """The loss of independent draws together.
+
+    Gaussian shifts add in squares, losses of few values by convolution. Draws in stages are looked at in their likely
+    cases only: the largest loss stays exact, delta becomes a lower bound.
+    """
+    losses = [loss for loss in losses if loss is not NOTHING]
+    if not losses:
+        return NOTHING
+    if len(losses) == 1:
+        return losses[0]
+    staged = [loss for loss in losses if isinstance(loss, Cases)]
+    if staged:
+        rest = [loss for loss in losses if not isinstance(loss, Cases)]
+        likely = max(1, min(_LIKELY, int(_MOST_JOINT_CASES ** (1.0 / len(staged)))))
+        joint = [
+            Case(
+                mass=math.prod(case.mass for case in combined),
+                loss=sum(case.loss for case in combined),
+                then=independent([*rest, *(case.then for case in combined)]),
+            )
+            for combined in itertools.product(*(loss.likely(likely) for loss in staged))
+        ]
+        return Joint(cases=Cases(cases=joint), largest=math.fsum(loss.largest for loss in losses))
+    shift, parts = 0.0, []
+    for loss in losses:
+        match loss:
+            case GaussianShift():
+                shift = math.hypot(shift, loss.shift)
+            case LaplaceShift() | Atoms():
+                parts.append(loss)
+            case _:
+                # Two widths or a mixture: one part alone bounds the whole from below.
+                return max(losses, key=lambda part: part.delta(1.0))
+    return Together(parts, shift) if parts else GaussianShift(shift=shift)

@@ -1,0 +1,171 @@
+"""The search for the pair that gives away most: shapes first, then the worst of them varied.
+
+Nothing here knows a mechanism. A pair is judged by the exact loss between the two laws that the mechanism itself draws
+from, and by the claims that its proof rests on, where it states them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubermean.auditing.compare import compare, readable
+from hubermean.auditing.loss import Loss
+from hubermean.auditing.worlds import SHAPES, Pair, Scene, pair_of, varied
+from hubermean.errors import InputError
+from hubermean.mechanisms import Mechanism, Prepared, PublicFacts, Request
+from hubermean.user_table import UserTable
+
+TOLERANCE = 1e-6
+"""What the arithmetic of an audit may be off by, relative to the promise."""
+
+_KEPT = 8
+_SCANNED = ("springs", "brink", "majority")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Finding:
+    """A pair and what it gives away.
+
+    Attributes:
+        epsilon: the loss: the least epsilon for which the pair keeps the promised delta.
+        delta: the delta that the pair has at the promised epsilon.
+        claims: for each claim of the proof, how much of what it allows the pair uses; above 1 it is false.
+        broken: whether the promise or a claim is broken.
+        score: by which pairs are compared in the search; above 1 where the promise is broken.
+        slope: the score at half the promised epsilon; it tells pairs whose loss is spread out from those, found
+            easily, that use up delta by a rare accident.
+    """
+
+    pair: Pair
+    epsilon: float
+    delta: float
+    claims: Mapping[str, float]
+    broken: bool
+    score: float
+    slope: float = 0.0
+
+    @property
+    def strain(self) -> float:
+        """How much of what the claims allow is used in all; the promise breaks the tie."""
+        return math.fsum(self.claims.values()) + 1e-3 * min(self.score, 1.0)
+
+
+class Judge:
+    """Computes what a pair gives away under a mechanism and its promise."""
+
+    def __init__(self, mechanism: Mechanism, request: Request) -> None:
+        self._mechanism = mechanism
+        self._request = request
+
+    def __call__(self, pair: Pair, *, loss: bool = False) -> Finding:
+        """Judge a pair; `loss` asks for its epsilon as well, which takes a root search."""
+        promised, target = self._request.epsilon, self._request.delta
+        tables = pair.tables()
+        first, second = (self._prepared(table) for table in tables)
+        if first is None or second is None:
+            # Refused from public facts: alike for both, or the refusal itself tells them apart.
+            apart = first is not second
+            return Finding(
+                pair=pair,
+                epsilon=math.inf if apart else 0.0,
+                delta=float(apart),
+                claims={},
+                broken=apart,
+                score=math.inf if apart else 0.0,
+            )
+        laws = readable(first.law(tables[0])), readable(second.law(tables[1]))
+        claims = first.claims(*laws)
+        worst = max((compare(*laws), compare(*laws[::-1])), key=lambda one: _excess(one, promised, target))
+        score = _score(worst, promised, target)
+        return Finding(
+            pair=pair,
+            epsilon=_epsilon_at(worst, target, promised) if loss else math.nan,
+            delta=worst.delta(promised),
+            claims=claims,
+            broken=max(score, *claims.values(), 0.0) > 1.0 + TOLERANCE,
+            score=score,
+            slope=_score(worst, 0.5 * promised, target),
+        )
+
+    def _prepared(self, table: UserTable) -> Prepared | None:
+        try:
+            return self._mechanism.prepare(self._request, PublicFacts.of(table, self._request.neighbors))
+        except InputError:
+            return None
+
+
+def _excess(loss: Loss, epsilon: float, delta: float) -> float:
+    return loss.delta(epsilon) if delta > 0.0 else loss.largest
+
+
+def _score(loss: Loss, epsilon: float, delta: float) -> float:
+    """1 at the promise, above where it is broken, and rising towards it, so that a search knows where to go."""
+    if delta == 0.0:
+        return loss.largest / epsilon
+    found = loss.delta(epsilon)
+    if found > delta:
+        return found / delta
+    if found > 0.0:
+        return 1.0 / (1.0 + math.log(delta / found) / 20.0)
+    return 0.02 * min(loss.largest / epsilon, 1.0)
+
+
+def _epsilon_at(loss: Loss, delta: float, promised: float) -> float:
+    """The least epsilon at which the loss has the delta, to six digits."""
+    if delta == 0.0:
+        return loss.largest
+    low, high = 0.0, max(promised, 1e-9)
+    while loss.delta(high) > delta:
+        low, high = high, 2.0 * high
+        if high > 1e6:
+            return math.inf
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if loss.delta(middle) <= delta else (middle, high)
+    return high
+
+
+def worst_pair(
+    judge: Judge, scene: Scene, *, pairs: int, seed: int, progress: Callable[[int], None] | None = None
+) -> tuple[Finding, int]:
+    """The worst pair found, and how many were judged.
+
+    The first part of the effort goes to shapes, scanning how many users are in their inner group; the rest varies the
+    worst so far.
+    """
+    rng = np.random.default_rng(seed)
+    judged = 0
+    boards: dict[str, list[Finding]] = {"score": [], "slope": [], "strain": []}
+
+    def consider(pair: Pair) -> None:
+        nonlocal judged
+        finding = judge(pair)
+        judged += 1
+        if progress is not None:
+            progress(judged)
+        for key, board in boards.items():
+            board.append(finding)
+            board.sort(key=lambda one: (not one.broken, -getattr(one, key)))
+            del board[_KEPT:]
+
+    for number in range(max(pairs // 2, 1)):
+        # Every second pair is of a shape whose inner group is scanned from nobody to everybody.
+        if number % 2:
+            shape = _SCANNED[(number // 2) % len(_SCANNED)]
+            inner = round(2.0 * number / pairs * (scene.n_users - 1))
+            consider(pair_of(shape, scene, rng, inner=inner))
+        else:
+            consider(pair_of(SHAPES[(number // 2) % len(SHAPES)], scene, rng))
+    while judged < pairs:
+        board = boards[str(rng.choice(list(boards)))]
+        # The worst is varied most often, the others so that no single hill decides.
+        position = min(int(rng.exponential(2.0)), len(board) - 1)
+        consider(varied(board[position].pair, scene, rng))
+    # A broken promise comes first, then a false claim; of equals, the pair whose loss is spread out tells more.
+    everyone = [finding for board in boards.values() for finding in board]
+    found = max(everyone, key=lambda one: (max(one.score, 1.0), one.broken, round(one.score, 5), one.slope))
+    return judge(found.pair, loss=True), judged
