@@ -240,7 +240,7 @@ def test_many_users_about_to_leave_their_quadratic_zone_certify_nothing(d):
 
 
 def test_gradient_error_does_not_grow_with_the_number_of_blocks(monkeypatch):
-    monkeypatch.setattr("hubermean.location.blocks.BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr("hubermean.location.rows.BLOCK_ELEMENTS", 1)
     values = np.full(3000, 2.0**-54)
     values[0] = 1.0
     problem, _ = Problem.build(values, None, 10.0)

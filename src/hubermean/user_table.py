@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +20,9 @@ from hubermean.exact.encoding import encode_binary
 IntArray = NDArray[np.int64]
 LARGEST_COUNT = 2**40
 
+_BLOCK_ELEMENTS = 2**16
+_NAMES_SHOWN = 8
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserTable:
@@ -25,7 +30,7 @@ class UserTable:
 
     Attributes:
         columns: names of the value columns, in the caller's order.
-        sums: per column, each user's exact sum over its usable records.
+        sums: per column, each user's exact sum over its usable records; made when asked for where means are held.
         counts: each user's number of usable records (all of its values present and finite), shape (n,).
         records: each user's number of records, usable or not; what is public under `replace-values`.
 
@@ -34,7 +39,7 @@ class UserTable:
     """
 
     columns: tuple[str, ...]
-    sums: tuple[ExactSums, ...]
+    sums: Sequence[ExactSums]
     counts: IntArray
     records: IntArray
 
@@ -46,29 +51,19 @@ class UserTable:
     def from_means(cls, means: ArrayLike, counts: ArrayLike | None = None) -> Self:
         """From user means that are held already: shape (n,) or (n, d), with the records behind each mean.
 
-        A mean that is not finite makes that user unusable, the same rule as for records.
+        A mean that is not finite makes that user unusable, the same rule as for records. An array of numbers is
+        kept by reference, whatever its type, and read in blocks: it may be a memory map larger than memory.
         """
-        array = _floats(means, "means")
+        array = _numbers(means, "means")
         if array.ndim == 1:
             array = array[:, np.newaxis]
         if array.ndim != 2 or array.shape[1] == 0:
             raise InputError("means must have shape (n,) or (n, d), one row per user")
         n_users, dimension = array.shape
         records = _record_counts(counts, n_users)
-        usable = np.isfinite(array).all(axis=1)
-        used = np.where(usable, records, 0)
-        sums = []
-        for column in range(dimension):
-            high, low = encode_binary(np.where(usable, array[:, column], 0.0))
-            sums.append(
-                ExactSums(
-                    encoding=BINARY,
-                    high=ExactIntegers.products(high, used),
-                    low=ExactIntegers.products(low, used),
-                )
-            )
+        used = np.where(_finite_rows(array), records, 0)
         names = ("mean",) if dimension == 1 else tuple(f"mean_{column}" for column in range(dimension))
-        return cls(columns=names, sums=tuple(sums), counts=used, records=records)
+        return cls(columns=names, sums=HeldMeans(array, used), counts=used, records=records)
 
     @property
     def n_users(self) -> int:
@@ -76,18 +71,89 @@ class UserTable:
         return len(self.counts)
 
     @property
+    def limits(self) -> tuple[Fraction, ...]:
+        """Per column, the largest magnitude its encoding can hold: public, it follows from the declared type."""
+        if isinstance(self.sums, HeldMeans):
+            return (BINARY.limit,) * len(self.sums)
+        return tuple(sums.encoding.limit for sums in self.sums)
+
+    def matrix(self) -> NDArray[Any]:
+        """Each user's mean, shape (n, d), for reading: held means as they are, of any type, others as floats.
+
+        For vector mechanisms that bound their own rounding; one-column mechanisms round exactly from the integers.
+        The rows of users with a count of zero have no meaning.
+        """
+        if isinstance(self.sums, HeldMeans):
+            return self.sums.array
+        array = np.empty((self.n_users, len(self.sums)))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for column, sums in enumerate(self.sums):
+                np.divide(_approximate(sums), self.counts, out=array[:, column])
+        return array
+
+    @property
     def means(self) -> NDArray[np.float64]:
         """Each user's mean as floats, shape (n,) for one column, else (n, d); NaN where a count is zero.
 
-        For inspection and for vector mechanisms that bound their own rounding; one-column mechanisms round
-        exactly from the integers.
+        For inspection: a copy.
         """
-        with np.errstate(invalid="ignore", divide="ignore"):
-            columns = [_approximate(sums) / self.counts for sums in self.sums]
-        return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+        with np.errstate(over="ignore"):
+            means = self.matrix().astype(np.float64)
+        means[self.counts == 0] = math.nan
+        return means[:, 0] if means.shape[1] == 1 else means
 
     def __repr__(self) -> str:
-        return f"UserTable(columns={self.columns!r}, private contents not shown)"
+        shown = ", ".join(map(repr, self.columns[:_NAMES_SHOWN]))
+        more = f", ... {len(self.columns):,} in all" if len(self.columns) > _NAMES_SHOWN else ""
+        return f"UserTable(columns=({shown}{more}), private contents not shown)"
+
+
+class HeldMeans(Sequence[ExactSums]):
+    """The exact sums that stand behind means a caller holds, one per column, made anew whenever asked for.
+
+    The integers of all columns would take several times the memory of the means.
+    """
+
+    def __init__(self, array: NDArray[Any], counts: IntArray) -> None:
+        self.array = array.view()
+        self.array.flags.writeable = False
+        self._counts = counts
+
+    def __len__(self) -> int:
+        return int(self.array.shape[1])
+
+    @overload
+    def __getitem__(self, column: int) -> ExactSums: ...
+
+    @overload
+    def __getitem__(self, column: slice) -> tuple[ExactSums, ...]: ...
+
+    def __getitem__(self, column: int | slice) -> ExactSums | tuple[ExactSums, ...]:
+        if isinstance(column, slice):
+            return tuple(self[position] for position in range(*column.indices(len(self))))
+        with np.errstate(over="ignore"):
+            means = self.array[:, column].astype(np.float64)
+        means[self._counts == 0] = 0.0
+        high, low = encode_binary(means)
+        return ExactSums(
+            encoding=BINARY,
+            high=ExactIntegers.products(high, self._counts),
+            low=ExactIntegers.products(low, self._counts),
+        )
+
+
+def _finite_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether all numbers of a row are finite as floats, in blocks of rows."""
+    n_users, dimension = array.shape
+    finite = np.ones(n_users, dtype=bool)
+    if array.dtype.kind != "f":
+        return finite
+    rows = max(1, _BLOCK_ELEMENTS // dimension)
+    for start in range(0, n_users, rows):
+        block = array[start : start + rows]
+        with np.errstate(over="ignore"):
+            np.isfinite(block.astype(np.float64, copy=False)).all(axis=1, out=finite[start : start + rows])
+    return finite
 
 
 def _approximate(sums: ExactSums) -> NDArray[np.float64]:
@@ -96,8 +162,8 @@ def _approximate(sums: ExactSums) -> NDArray[np.float64]:
     return low if sums.high is None else sums.high.approximate() * (unit * radix) + low
 
 
-def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """An array of floats; in a list or an object array, what is no number is NaN, judged one by one."""
+def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:
+    """An array of numbers; in a list or an object array, what is no number is NaN, judged one by one."""
     array = _array(values, name)
     if array.dtype.kind == "O":
         if any(isinstance(value, list | tuple | np.ndarray) for value in array.ravel()):
@@ -105,8 +171,7 @@ def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
         return np.array([_float(value) for value in array.ravel()], dtype=np.float64).reshape(array.shape)
     if array.dtype.kind not in "iufb":
         raise InputError(f"{name} must be an array of numbers")
-    with np.errstate(over="ignore"):
-        return array.astype(np.float64)
+    return array
 
 
 def _record_counts(counts: ArrayLike | None, n_users: int) -> IntArray:
@@ -127,7 +192,7 @@ def _array(values: ArrayLike, name: str) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(object), None)
     try:
-        return values if isinstance(values, np.ndarray) else np.asarray(values, dtype=_list_type(values))
+        return np.asarray(values, dtype=_list_type(values))
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name} must be an array with one row of numbers per user") from None
 

@@ -3,10 +3,12 @@
 from hubermean.location.blocks import attainable_gradient
 from hubermean.location.huber import HuberLocation, huber_location
 from hubermean.location.integer import IntegerHuberLocation, integer_gradient, integer_huber_location
+from hubermean.location.rows import Rows
 
 __all__ = [
     "HuberLocation",
     "IntegerHuberLocation",
+    "Rows",
     "attainable_gradient",
     "huber_location",
     "integer_gradient",

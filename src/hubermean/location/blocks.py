@@ -2,7 +2,7 @@
 
 Everything the solver and the certificates know about the data comes from this module, so the floating-point
 model lives here too. Blocks hold about 2**16 numbers: temporaries stay in cache, the input is never copied
-and may be a memory map. Notation as in the paper: user i has weight a_i, threshold T_i and mean y_i; at a
+and may be a memory map (`rows`). Notation as in the paper: user i has weight a_i, threshold T_i and mean y_i; at a
 centre p, u_i = y_i - p, r_i = |u_i|, w_i = min(1, T_i / r_i), and the gradient of the Huber loss is
 G(p) = - sum_i a_i w_i u_i (Zhao et al. 2024, eq. phii).
 """
@@ -12,14 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hubermean.errors import InputError
-
-Floats = npt.NDArray[np.float64]
+from hubermean.location.rows import STRIP_ROWS, Floats, Rows, block_rows
 
 # Unit roundoff of float64, the smallest positive float64, and a factor that absorbs every second-order term
 # and the rounding of scalar sums (proofs/huber-location.md, 3.1).
@@ -34,26 +32,23 @@ SMALLEST = 2.0**-320
 # A square below 2**-1022 is lost, and with it a distance of at most this per square root of a column.
 LOST_DISTANCE = 2.0**-510
 
-BLOCK_ELEMENTS = 2**16
-STRIP_ROWS = 128
-
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A weighted Huber location problem: `points` is (n, d), the others are scalars or (n,)."""
 
-    points: npt.NDArray[Any]
+    points: Rows
     weights: Floats | None
     thresholds: float | Floats
     total_weight: float
 
     @property
     def n_users(self) -> int:
-        return int(self.points.shape[0])
+        return self.points.shape[0]
 
     @property
     def dimension(self) -> int:
-        return int(self.points.shape[1])
+        return self.points.shape[1]
 
     @property
     def total_weight_bound(self) -> float:
@@ -62,19 +57,16 @@ class Problem:
 
     @staticmethod
     def build(
-        points: npt.ArrayLike, weights: npt.ArrayLike | None, thresholds: npt.ArrayLike
+        points: npt.ArrayLike | Rows, weights: npt.ArrayLike | None, thresholds: npt.ArrayLike
     ) -> tuple[Problem, bool]:
         """Check the parameters and say whether the points were one-dimensional.
 
         The points themselves are checked by the first pass, which reads them anyway.
         """
-        array = points if isinstance(points, np.ndarray) else np.asarray(points)
-        if array.dtype.kind not in "fiu":
-            raise InputError(f"points must be an array of real numbers, not of dtype {array.dtype}")
-        flat = array.ndim == 1
-        if array.ndim not in (1, 2) or array.shape[0] == 0 or (array.ndim == 2 and array.shape[1] == 0):
-            raise InputError("points must have shape (n,) or (n, d) with n >= 1 and d >= 1")
-        n = array.shape[0]
+        rows, flat = (points, False) if isinstance(points, Rows) else _rows(points)
+        n, dimension = rows.shape
+        if n == 0 or dimension == 0:
+            raise InputError(_WRONG_SHAPE)
         limits = _per_user(thresholds, n, "thresholds")
         if not (float(np.min(limits)) >= SMALLEST and float(np.max(limits)) <= LARGEST):
             raise InputError(f"thresholds must lie between {SMALLEST:.1e} and {LARGEST:.1e}")
@@ -89,12 +81,25 @@ class Problem:
             if total == 0:
                 raise InputError("at least one user must have a positive weight")
         problem = Problem(
-            points=array[:, None] if flat else array,
+            points=rows,
             weights=masses,
             thresholds=float(limits) if limits.ndim == 0 else limits,
             total_weight=total,
         )
         return problem, flat
+
+
+_WRONG_SHAPE = "points must have shape (n,) or (n, d) with n >= 1 and d >= 1"
+
+
+def _rows(points: npt.ArrayLike) -> tuple[Rows, bool]:
+    array = np.asarray(points)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"points must be an array of real numbers, not of dtype {array.dtype}")
+    if array.ndim not in (1, 2):
+        raise InputError(_WRONG_SHAPE)
+    flat = array.ndim == 1
+    return Rows(array=array[:, np.newaxis] if flat else array), flat
 
 
 def _per_user(values: npt.ArrayLike, n: int, name: str) -> Floats:
@@ -117,26 +122,19 @@ class Block:
     thresholds: float | Floats  # scalar or (rows,)
 
 
-def block_rows(dimension: int) -> int:
-    """Rows per block: about BLOCK_ELEMENTS numbers, whole strips where more than one strip fits."""
-    rows = max(1, BLOCK_ELEMENTS // dimension)
-    return rows if rows < STRIP_ROWS else rows // STRIP_ROWS * STRIP_ROWS
-
-
 def blocks(problem: Problem, centre: Floats) -> Iterator[Block]:
     """The problem seen from `centre`, block by block, in input order."""
     n, d = problem.points.shape
     rows = min(n, block_rows(d))
     offset_buffer = np.empty((rows, d))
     distance_buffer = np.empty(rows)
-    cast = problem.points.dtype != np.float64
     for start in range(0, n, rows):
-        part = problem.points[start : start + rows]
-        size = part.shape[0]
+        size = min(rows, n - start)
+        window = slice(start, start + size)
         offsets, distances = offset_buffer[:size], distance_buffer[:size]
         # Not-a-number and infinity may enter here; they are refused just below, not warned about.
         with np.errstate(invalid="ignore", over="ignore"):
-            np.subtract(part.astype(np.float64) if cast else part, centre, out=offsets)
+            np.subtract(problem.points.read(window, offsets), centre, out=offsets)
             if d == 1:
                 np.abs(offsets[:, 0], out=distances)
             else:
@@ -147,7 +145,6 @@ def blocks(problem: Problem, centre: Floats) -> Iterator[Block]:
             raise InputError(
                 f"points must be finite and at most {LARGEST:.1e} in size; clamp or rescale them"
             )
-        window = slice(start, start + size)
         yield Block(
             offsets=offsets,
             distances=distances,
@@ -214,7 +211,7 @@ def sweep(problem: Problem, centre: Floats, *, hessian: bool) -> Sweep:
     - At r_i = T_i exactly both branches of the loss agree; no case distinction is made on rounded numbers.
     """
     d = problem.dimension
-    high, low = np.zeros(d), np.zeros(d)
+    high, low, spare, back = np.zeros(d), np.zeros(d), np.empty(d), np.empty(d)
     curvature = np.zeros((d, d)) if hessian else None
     pull = influence = 0.0
     pull_buffer = np.empty(min(problem.n_users, block_rows(d)))
@@ -228,11 +225,17 @@ def sweep(problem: Problem, centre: Floats, *, hessian: bool) -> Sweep:
         pull += float(np.add.reduce(pulls))
         influence += float(pulls @ block.distances)
         part = _strip_sum(pulls, block.offsets)
-        # Compensated over blocks (Knuth's two-sum), so that the error does not grow with n (proof 3.3).
-        total = high + part
-        back = total - high
-        low += (high - (total - back)) + (part - back)
-        high = total
+        # Compensated over blocks (Knuth's two-sum), so that the error does not grow with n (proof 3.3):
+        # total = high + part, back = total - high, low += (high - (total - back)) + (part - back). In place, since
+        # in wide data these are as long as a block.
+        total = np.add(high, part, out=spare)
+        np.subtract(total, high, out=back)
+        part -= back
+        np.subtract(total, back, out=back)
+        np.subtract(high, back, out=back)
+        back += part
+        low += back
+        high, spare = total, high
         if curvature is not None:
             outside = np.flatnonzero(block.distances > block.thresholds)
             if outside.size:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubermean.location.blocks import SLACK, UNIT, Floats, Problem, Sweep, blocks, distance_bounds, sweep
+from hubermean.location.blocks import SLACK, UNIT, Problem, Sweep, blocks, distance_bounds, sweep
+from hubermean.location.rows import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from collections import deque
 
 import numpy as np
 
-from hubermean.location.blocks import Floats, Sweep, length
+from hubermean.location.blocks import Sweep, length
+from hubermean.location.rows import Floats
 
 # Up to here forming the Hessian costs a few gradient passes at most, and Newton needs fewer passes overall.
 NEWTON_DIMENSION = 192

@@ -16,15 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hubermean.errors import InputError
-from hubermean.location.blocks import SLACK, UNIT, Floats, Problem, Sweep, length, sweep
+from hubermean.location.blocks import SLACK, UNIT, Problem, Sweep, length, sweep
 from hubermean.location.certificate import certify
 from hubermean.location.direction import Directions
+from hubermean.location.rows import BLOCK_ELEMENTS, Floats, Rows
 
 # Candidates tried along one direction before the step that cannot fail is taken.
 LINE_TRIES = 8
 # Share of |gradient|^2 / total weight that a candidate must be certified to win (proof 2.2).
 SUFFICIENT = 1.0 / 16.0
-SAMPLE_ROWS = 4096
+# The sample that the start is taken from: so many users at most, fewer where rows are long, but never very few.
+SAMPLE_ROWS, SAMPLE_ELEMENTS, SAMPLE_LEAST = 4096, 2**20, 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class HuberLocation:
 
 
 def huber_location(
-    points: npt.ArrayLike,
+    points: npt.ArrayLike | Rows,
     *,
     weights: npt.ArrayLike | None = None,
     thresholds: npt.ArrayLike,
@@ -53,8 +55,8 @@ def huber_location(
 ) -> HuberLocation:
     """The minimiser of the weighted Huber loss of `points`, with a certified error.
 
-    `points` is (n,) or (n, d); other types than float64 are cast block by block, so a memory map stays on
-    disk. `thresholds` (> 0) and `weights` (>= 0, default 1) are scalars or one per user. `tolerance` is the
+    `points` is (n,) or (n, d), or `Rows`; other types than float64 are cast block by block, so a memory map
+    stays on disk. `thresholds` (> 0) and `weights` (>= 0, default 1) are scalars or one per user. `tolerance` is the
     norm of the gradient that is good enough; 0 asks for the best float64 can do.
 
     *Formal guarantees* (proofs/huber-location.md)
@@ -166,19 +168,26 @@ def _start(problem: Problem) -> Floats:
     Any start is correct. If everyone is within its threshold of it, the first step is to the weighted mean
     (the paper's common case): one pass to find it and one to confirm it.
     """
-    n = problem.n_users
+    n, d = problem.points.shape
+    most = min(SAMPLE_ROWS, max(SAMPLE_LEAST, SAMPLE_ELEMENTS // d))
     if problem.weights is None:
-        chosen = np.arange(0, n, -(-n // SAMPLE_ROWS))
+        chosen = np.arange(0, n, -(-n // most))
         masses = np.ones(chosen.size)
     else:
         users = np.flatnonzero(problem.weights)
-        chosen = users[:: -(-users.size // SAMPLE_ROWS)]
+        chosen = users[:: -(-users.size // most)]
         # A user who outweighs everyone must not be missed by the sample.
         chosen = np.union1d(chosen, [np.argmax(problem.weights)])
         masses = problem.weights[chosen]
-    sample = np.asarray(problem.points[chosen], dtype=np.float64)
+    sample = problem.points[chosen]
+    width = max(1, BLOCK_ELEMENTS // chosen.size)
+    return np.concatenate([_medians(sample[:, left : left + width], masses) for left in range(0, d, width)])
+
+
+def _medians(sample: Floats, masses: Floats) -> Floats:
+    """The weighted median of each column."""
     order = np.argsort(sample, axis=0, kind="stable")
     below = np.cumsum(masses[order], axis=0)
     middle = np.argmax(below >= 0.5 * below[-1], axis=0)
-    columns = np.arange(problem.dimension)
+    columns = np.arange(sample.shape[1])
     return np.asarray(sample[order[middle, columns], columns])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.location import attainable_gradient, huber_location
+from hubermean.location import Rows, attainable_gradient, huber_location
 from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
 from hubermean.mechanisms.certified_bounds import Floats, Integers
 from hubermean.mechanisms.protocol import Request
@@ -101,26 +101,21 @@ class Geometry:
             depth_step=SLACK * (2.0 * depth_error + 16.0 * UNIT * threshold),
         )
 
-    def users(self, table: UserTable, request: Request, cap: int) -> tuple[Floats, Integers | None]:
+    def users(self, table: UserTable, request: Request, cap: int) -> tuple[Rows, Integers | None]:
         """Means, clamped, and weights of the users with a usable record; None stands for weights of one.
 
-        What becomes of a user's mean here depends on that user's own integers alone: every operation acts on
-        single elements, and the sum over columns is spelled out in a fixed order (proofs/smooth.md, Lemma 1). So
-        its rounding costs no privacy.
+        The means are read from the table block by block whenever they are needed; nothing of their size is made. What
+        becomes of a user's mean depends on that user's own numbers alone (`Rows`; proofs/smooth.md, Lemma 1), so its
+        rounding costs no privacy.
         """
-        usable = table.counts > 0
-        means = table.means.reshape(table.n_users, self.dimension)
-        points = np.clip(means[usable], -(2.0**400), 2.0**400)
-        square = points[:, 0] * points[:, 0]
-        for column in range(1, points.shape[1]):
-            square += points[:, column] * points[:, column]
-        far = np.flatnonzero(square > self.clamp * self.clamp)
-        points[far] *= (self.clamp / np.sqrt(square[far]))[:, np.newaxis]
+        usable = np.flatnonzero(table.counts > 0)
+        chosen = None if len(usable) == table.n_users else usable
+        points = Rows.within_ball(table.matrix(), self.clamp, chosen=chosen)
         if cap == 1:
             return points, None
         return points, user_weights(table, request, cap)[usable]
 
-    def locate(self, points: Floats, weights: Integers | None) -> Located:
+    def locate(self, points: Rows, weights: Integers | None) -> Located:
         """The centre of the users and their depths; without users the centre is 0."""
         if len(points) == 0:
             nobody = np.zeros(0)
@@ -143,7 +138,7 @@ class Geometry:
             certified=found.gradient_norm_bound <= gradient,
         )
 
-    def depths(self, points: Floats, centre: Floats) -> Floats:
+    def depths(self, points: Rows, centre: Floats) -> Floats:
         """T - |y - centre| per user, each within half of `depth_step` where it matters (Lemma 1)."""
         problem, _ = Problem.build(points, None, self.threshold)
         depths = np.empty(len(points))

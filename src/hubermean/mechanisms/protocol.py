@@ -117,8 +117,7 @@ class PublicFacts:
     @classmethod
     def of(cls, table: UserTable, neighbors: Neighbors) -> PublicFacts:
         columns = tuple(
-            Column(name=name, limit=sums.encoding.limit)
-            for name, sums in zip(table.columns, table.sums, strict=True)
+            Column(name=name, limit=limit) for name, limit in zip(table.columns, table.limits, strict=True)
         )
         return cls(
             columns=columns,

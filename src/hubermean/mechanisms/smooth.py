@@ -20,6 +20,7 @@ import numpy as np
 
 from hubermean.errors import InputError
 from hubermean.laws import NoisySum
+from hubermean.location import Rows
 from hubermean.location.blocks import SLACK, UNIT
 from hubermean.mechanisms.certified_bounds import (
     LARGEST_WEIGHT,
@@ -209,11 +210,11 @@ class PreparedSmooth(Prepared):
         shift = (sensitivity * UP + self.rounding) / spacing
         return position, max(math.nextafter(shift / self.alpha, math.inf), self.smallest_sigma)
 
-    def users(self, table: UserTable) -> tuple[Floats, Integers | None]:
+    def users(self, table: UserTable) -> tuple[Rows, Integers | None]:
         """Means, clamped, and weights of the users with a usable record."""
         return self.geometry.users(table, self.request, self.cap)
 
-    def centre_and_sensitivity(self, points: Floats, weights: Integers | None) -> tuple[Floats, float]:
+    def centre_and_sensitivity(self, points: Rows, weights: Integers | None) -> tuple[Floats, float]:
         """The computed Huber location, and the smooth bound on how far its clip moves (Lemmas 2 to 4)."""
         diameter = 2.0 * self.radius
         found = self.geometry.locate(points, weights)

@@ -1,0 +1,129 @@
+"""Rows of user means, read a block at a time: some users left out, far ones brought back to a ball.
+
+The means may be a memory map larger than memory, of any real type; nothing of their size is ever made. What is kept
+beside them is a position and a factor per user.
+
+A user's row as it is read is a function of that user's own numbers, whichever block or pass reads it and wherever the
+user stands (proofs/smooth.md, Lemma 1). For that, every step acts on single elements, where IEEE arithmetic leaves no
+choice; a library's reduction over an axis may add in another order for another alignment or another neighbour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
+
+BLOCK_ELEMENTS = 2**16
+STRIP_ROWS = 128
+LEAST_ROWS = 4
+
+# Numbers beyond are taken for this one where a row is shrunk, so that the sum of its squares is finite.
+_HUGE = 2.0**400
+
+
+def block_rows(dimension: int) -> int:
+    """Rows per block: about BLOCK_ELEMENTS numbers, whole strips where more than one strip fits.
+
+    Very long rows come a few at a time, since there is work per block that is as long as a row.
+    """
+    rows = max(LEAST_ROWS, BLOCK_ELEMENTS // dimension)
+    return rows if rows < STRIP_ROWS else rows // STRIP_ROWS * STRIP_ROWS
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Rows:
+    """Rows of an array as float64, shape (n, d). Private: nothing of it is shown.
+
+    Attributes:
+        array: (m, d) real numbers of any type, best with each row in one piece; read, never copied or written.
+        chosen: rising positions of the n rows that are meant, None for all.
+        factors: what each of the n rows is multiplied by, None for 1.
+    """
+
+    array: npt.NDArray[Any]
+    chosen: Positions | None = None
+    factors: Floats | None = None
+
+    @classmethod
+    def within_ball(cls, array: npt.NDArray[Any], radius: float, *, chosen: Positions | None = None) -> Self:
+        """The chosen rows, finite, those farther than `radius` from 0 shrunk to it up to rounding; one pass."""
+        rows = cls(array=array, chosen=chosen)
+        n, d = rows.shape
+        factors = np.ones(n)
+        size = min(max(n, 1), block_rows(d))
+        buffer = np.empty((size, d))
+        for start in range(0, n, size):
+            window = slice(start, min(start + size, n))
+            part = rows.read(window, buffer)
+            squares = np.clip(part, -_HUGE, _HUGE, out=buffer[: len(part)])
+            np.multiply(squares, squares, out=squares)
+            square = _sum_over_columns(squares)
+            far = np.flatnonzero(square > radius * radius)
+            factors[start + far] = radius / np.sqrt(square[far])
+        return cls(array=array, chosen=chosen, factors=factors)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.array.shape
+        return (rows if self.chosen is None else len(self.chosen)), columns
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, which: slice | Positions) -> Floats:
+        """Some of the rows, in an array of their own."""
+        size = len(range(*which.indices(len(self)))) if isinstance(which, slice) else len(which)
+        buffer = np.empty((size, self.shape[1]))
+        part = self.read(which, buffer)
+        return buffer if part.base is buffer else part.copy()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """All rows at once, for tests and for small data."""
+        return self[:].astype(dtype or np.float64, copy=False)
+
+    def read(self, which: slice | Positions, buffer: Floats) -> Floats:
+        """Some of the rows: in `buffer`, or where they are if nothing has to be done to them.
+
+        `buffer` has at least as many rows as are asked for. What is returned is for reading.
+        """
+        part = self._stored(which)
+        factors = np.ones(0) if self.factors is None else self.factors[which]
+        far = np.flatnonzero(factors != 1.0)
+        if part.dtype == np.float64 and far.size == 0:
+            return part
+        filled = buffer[: len(part)]
+        with np.errstate(over="ignore"):
+            filled[...] = part
+        if far.size:
+            filled[far] = np.clip(filled[far], -_HUGE, _HUGE) * factors[far, np.newaxis]
+        return filled
+
+    def _stored(self, which: slice | Positions) -> npt.NDArray[Any]:
+        if self.chosen is None:
+            return self.array[which]
+        positions = self.chosen[which]
+        if isinstance(which, slice) and len(positions) > 0:
+            # Few users are left out as a rule, so most blocks are rows in succession and need no copy.
+            first, last = int(positions[0]), int(positions[-1])
+            if last - first + 1 == len(positions):
+                return self.array[first : last + 1]
+        return self.array[positions]
+
+
+def _sum_over_columns(terms: Floats) -> Floats:
+    """The sum of each row, (rows,), by adding the right half to the left until one column is left; overwrites.
+
+    Which elements are added to which depends on the number of columns alone.
+    """
+    width = terms.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        terms[:, : width - half] += terms[:, half:width]
+        width = half
+    return terms[:, 0].copy()
