@@ -15,6 +15,9 @@ from hubermean.relations import Neighbors
 
 DEFAULT_LEVEL = 0.95
 
+SHOWN = 10
+"""Columns, and numbers of a list, that are shown to people; `to_dict` has them all."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
@@ -121,15 +124,23 @@ class Release:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def rows(self) -> list[tuple[str, str]]:
-        """The release as labelled lines, for people; the one source of every rendering."""
+        """The release as labelled lines, for people; the one source of every rendering.
+
+        Of many columns only the first are shown, so that a release stays one screen.
+        """
         of = "mean over records" if self.per == "record" else "mean of user means"
         details = self.interval_details()
         lines: list[tuple[str, str]] = []
-        for position, (column, value) in enumerate(zip(self.columns, self.values, strict=True)):
+        shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
+        for position, (column, value) in enumerate(shown):
             lines.append((f"{_printable(column)}, {of}", _number(value)))
             if details is not None:
                 span = f"{_number(details.low[position])} to {_number(details.high[position])}"
                 lines.append((f"{details.level:.0%} interval ({details.covers})", span))
+        if len(self.columns) > SHOWN:
+            lines.append(
+                (f"and {len(self.columns) - SHOWN:,} more columns", "in values, to_dict() and to_json()")
+            )
         budget = f"epsilon = {_number(self.epsilon)}" + (
             f", delta = {_number(self.delta)}" if self.delta > 0 else ""
         )
@@ -183,5 +194,6 @@ def _readable(given: Any) -> str:
     if isinstance(given, int) and not isinstance(given, bool):
         return f"{given:,}"
     if isinstance(given, list | tuple):
-        return ", ".join(_readable(item) for item in given)
+        more = [f"... ({len(given):,} in all)"] if len(given) > SHOWN else []
+        return ", ".join([*map(_readable, given[:SHOWN]), *more])
     return str(given)

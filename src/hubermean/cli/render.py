@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hubermean.release import Release
+from hubermean.release import SHOWN, Release
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -23,7 +23,8 @@ def print_release(release: Release) -> None:
     )
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    released = 2 * len(release.columns) if release.interval_rule is not None else len(release.columns)
+    shown = min(len(release.columns), SHOWN)
+    released = 2 * shown if release.interval_rule is not None else shown
     for number, (label, text) in enumerate(release.rows()):
         # Text, not markup: column names may hold square brackets.
         table.add_row(Text(label), Text(text, style="bold green" if number < released else ""))
