@@ -46,6 +46,30 @@ class HuberLocation:
     iterations: int = field(repr=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SmallGradient:
+    """A point and a bound on the norm of the exact gradient there; both private."""
+
+    point: Floats = field(repr=False)
+    norm_bound: float = field(repr=False)
+
+
+def small_gradient(
+    points: npt.ArrayLike | Rows,
+    *,
+    weights: npt.ArrayLike | None = None,
+    thresholds: npt.ArrayLike,
+    tolerance: float = 0.0,
+) -> SmallGradient:
+    """`huber_location` without the bound on the distance to the minimiser, for who needs the gradient only.
+
+    That bound takes one more pass as a rule, and dozens where the loss is nearly flat.
+    """
+    problem, _ = Problem.build(points, weights, thresholds)
+    found, _ = _descend(problem, tolerance)
+    return SmallGradient(point=found.centre, norm_bound=found.norm_bound)
+
+
 def huber_location(
     points: npt.ArrayLike | Rows,
     *,

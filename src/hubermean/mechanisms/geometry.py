@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.location import Rows, attainable_gradient, huber_location
+from hubermean.location import Rows, attainable_gradient, small_gradient
 from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
 from hubermean.mechanisms.certified_bounds import Floats, Integers
 from hubermean.mechanisms.protocol import Request
@@ -128,14 +128,13 @@ class Geometry:
             )
         total = len(points) if weights is None else int(weights.sum())
         gradient = self.gradient_rate * total
-        found = huber_location(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
-        centre = np.asarray(found.point)
+        found = small_gradient(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
         return Located(
-            centre=centre,
-            depths=self.depths(points, centre),
+            centre=found.point,
+            depths=self.depths(points, found.point),
             weights=weights,
             total_weight=total,
-            certified=found.gradient_norm_bound <= gradient,
+            certified=found.norm_bound <= gradient,
         )
 
     def depths(self, points: Rows, centre: Floats) -> Floats:

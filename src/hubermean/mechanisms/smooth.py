@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -189,8 +188,8 @@ class PreparedSmooth(Prepared):
         }
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
-        spacing = Fraction(2) ** self.exponent
-        noisy = [float(place * spacing) for place in draw]
+        # The nearest float to each point of the grid: scaling by a power of two is exact.
+        noisy = [math.ldexp(place, self.exponent) for place in draw]
         # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
         values = tuple(shrink * value for value in noisy)
