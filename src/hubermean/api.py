@@ -110,7 +110,8 @@ def mean_of_user_means(
     """`mean` for people who hold one mean per user already.
 
     Args:
-        means: shape (n,) or (n, d), one row per user; a user with a value that is not finite is unusable.
+        means: shape (n,) or (n, d), one row per user; a user with a value that is not finite is unusable. An array of
+            numbers is not copied and may be a memory map, best with each row in one piece.
         counts: how many records stand behind each mean; one each when left out.
         per: "record" weighs users by their (capped) counts, "user" equally; "record" when counts are given.
 

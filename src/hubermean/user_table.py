@@ -103,9 +103,9 @@ class UserTable:
         return means[:, 0] if means.shape[1] == 1 else means
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self.columns[:_NAMES_SHOWN]))
-        more = f", ... {len(self.columns):,} in all" if len(self.columns) > _NAMES_SHOWN else ""
-        return f"UserTable(columns=({shown}{more}), private contents not shown)"
+        hidden = len(self.columns) - _NAMES_SHOWN
+        more = f" and {hidden:,} more" if hidden > 0 else ""
+        return f"UserTable(columns={self.columns[:_NAMES_SHOWN]!r}{more}, private contents not shown)"
 
 
 class HeldMeans(Sequence[ExactSums]):

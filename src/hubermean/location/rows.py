@@ -78,10 +78,13 @@ class Rows:
 
     def __getitem__(self, which: slice | Positions) -> Floats:
         """Some of the rows, in an array of their own."""
-        size = len(range(*which.indices(len(self)))) if isinstance(which, slice) else len(which)
-        buffer = np.empty((size, self.shape[1]))
-        part = self.read(which, buffer)
-        return buffer if part.base is buffer else part.copy()
+        positions = np.arange(len(self))[which]
+        result = np.empty((len(positions), self.shape[1]))
+        size = block_rows(self.shape[1])
+        for start in range(0, len(positions), size):
+            part = result[start : start + size]
+            part[...] = self.read(positions[start : start + size], part)
+        return result
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """All rows at once, for tests and for small data."""
