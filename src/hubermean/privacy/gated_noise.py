@@ -30,6 +30,7 @@ _CURVE_POINTS = 128
 _LEAST_LOSS = 2.0**-9  # of epsilon: far above what discreteness costs
 _DOWN = 1.0 - 1e-11
 _UP = 1.0 + 1e-11
+_LARGEST_EXPONENT = 700.0  # exp of it and of its negative are normal floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,7 @@ def gated_noise(epsilon: float, delta: float, *, reserve: float, dimension: int)
     )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)  # a long test takes some megabytes
 def _gated_noise(eps: float, target: float, reserve: float, dimension: int) -> GatedNoise:
     if not reserve <= 0.9 * eps:
         raise InputError(f"reserve must be at most nine tenths of epsilon, not {reserve!r}")
@@ -130,7 +131,7 @@ class _Curve:
             epsilon=eps,
             delta=target,
             allowed=target / bounds * _DOWN,
-            growth=np.exp(np.minimum(eps - losses, 700.0)) * _DOWN,
+            growth=np.exp(np.minimum(eps - losses, _LARGEST_EXPONENT)) * _DOWN,
             spare=target - float(bounds[0]) * _UP,
         )
 
@@ -142,9 +143,9 @@ class _Curve:
         more = float(np.max(np.minimum(self.allowed, share * self.growth)))
         rising = whole if more >= 1.0 else _floor(more, bits)
         # Lemma 3, one less: refusals may fall by a factor e^epsilon, and by what the noise leaves of delta.
-        refused = (
-            max((whole - before) / whole * _UP - self.spare * _DOWN, 0.0) * math.exp(-self.epsilon) * _UP
-        )
+        # No factor below e^-700: it would underflow, and a refusal with a chance of exactly 0 gives all away.
+        least = math.exp(-min(self.epsilon, _LARGEST_EXPONENT)) * _UP
+        refused = max((whole - before) / whole * _UP - self.spare * _DOWN, 0.0) * least
         falling = whole - _ceil(refused, bits)
         return max(before, min(rising, falling, whole))
 
