@@ -7,12 +7,13 @@ which users of total weight rho + j w lie at least j steps deep inside their thr
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.location.blocks import SLACK
 from hubermean.mechanisms.geometry import UP, Geometry, Located
 from hubermean.noise import LARGEST_SCALE
 from hubermean.privacy import GatedNoise, gated_noise
@@ -21,6 +22,7 @@ from hubermean.privacy import GatedNoise, gated_noise
 _RESERVES = (0.003, 0.01, 0.02, 0.04, 0.07, 0.12, 0.2, 0.35)
 _DEEPEST = 0.9  # the margin may reach so far into the threshold
 _GRID_BITS = 44  # the noise is about 2^44 grid units wide
+MOST_USERS = 2**40  # more do not fit a memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +78,7 @@ class MarginPlan:
         as it would be for a threshold widened by as much.
         """
         plans = []
-        for part in _RESERVES:
-            test = gated_noise(epsilon, delta, reserve=part * epsilon, dimension=geometry.dimension)
+        for test in _tests(epsilon, delta, geometry.dimension):
             plan = cls._of_test(test, geometry, weight, weight_cap=weight_cap, factor=factor, share=share)
             if plan is not None:
                 depth = test.margin * plan.step / geometry.threshold
@@ -152,17 +153,24 @@ class MarginPlan:
         return mass >= self.curvature + extra
 
 
-def least_weight(geometry: Geometry, *, factor: float, share: float, epsilon: float, delta: float) -> int:
-    """How many users of full weight a plan needs at least, about."""
-    margins = [
-        gated_noise(epsilon, delta, reserve=part * epsilon, dimension=geometry.dimension).margin
-        for part in _RESERVES
-    ]
-    return math.ceil(min(margins) * (1.0 + factor / _DEEPEST) / share * SLACK) + 1
+@lru_cache(maxsize=64)
+def _tests(epsilon: float, delta: float, dimension: int) -> tuple[GatedNoise, ...]:
+    """The tests to choose from. The shortest come first; where one would be too long, so would the rest."""
+    tests: list[GatedNoise] = []
+    for part in reversed(_RESERVES):
+        try:
+            tests.append(gated_noise(epsilon, delta, reserve=part * epsilon, dimension=dimension))
+        except InputError:
+            break
+    if not tests:
+        raise InputError("epsilon is too small for mechanism 'tested'; raise epsilon or delta")
+    return tuple(tests)
 
 
-def too_few(users: int, needed: int) -> InputError:
-    return InputError(
-        f"mechanism 'tested' needs about {needed:,} users here and there are {users:,}; raise epsilon or delta, or use "
-        "mechanism='exact'"
-    )
+def least_users(enough: Callable[[int], bool]) -> int:
+    """The least number of users that is enough, by bisection; `MOST_USERS` must be."""
+    low, high = 0, MOST_USERS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

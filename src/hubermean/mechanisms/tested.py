@@ -22,10 +22,10 @@ from hubermean.errors import InputError, NotReleased, is_real
 from hubermean.laws import Gate, Law, NoisySum, Staged
 from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
 from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
-from hubermean.mechanisms.margin import MarginPlan, TotalWeight, least_weight, too_few
+from hubermean.mechanisms.margin import MOST_USERS, MarginPlan, TotalWeight, least_users
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, weight_cap
-from hubermean.noise import NoiseLaw
+from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import laplace_scale
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
@@ -33,7 +33,9 @@ from hubermean.user_table import UserTable
 
 SHARE = 0.9
 _WEIGHING_SHARE = 0.04  # of epsilon: to measure the total weight where it is private
-_WEIGHING_BOUND = 3.0  # the total weight is taken to lie within so many noise scales of what was measured
+# The total weight is taken to lie within so many noise scales of what was measured. A low bound costs noise; a high one
+# next to nothing, since it only limits the solver's error.
+_WEIGHED_BELOW, _WEIGHED_ABOVE = 3.0, 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,10 @@ class Tested:
         if total is None:
             part = _WEIGHING_SHARE * request.epsilon
             weighing = NoiseLaw(kind="laplace", scale=laplace_scale(part, sensitivity=cap))
+            if weighing.scale > LARGEST_SCALE:
+                raise InputError(
+                    "epsilon is too small for so large a record_cap; raise epsilon or lower record_cap"
+                )
         prepared = PreparedTested(
             request=request,
             cap=cap,
@@ -104,10 +110,18 @@ class Tested:
             total_weight=total,
             weighing=weighing,
         )
-        # Whether there are enough users is known before anything is spent where their number is public.
+        # What no data, or no data of this public size, could pass is refused before anything is spent.
+        if prepared.plan_at(MOST_USERS * cap) is None:
+            raise InputError(
+                "radius is too large for this threshold: rounding in numbers of that size would hide the users; "
+                "lower radius or raise threshold"
+            )
         most = total if total is not None else facts.n_users and facts.n_users * cap
-        if most is not None and prepared.plan(TotalWeight(low=most, high=most)) is None:
-            raise too_few(most // cap, prepared.users_needed())
+        if most is not None and prepared.plan_at(most) is None:
+            raise InputError(
+                f"mechanism 'tested' needs about {prepared.needed()} here and there are at most {most:,}; "
+                "raise epsilon or delta, or use mechanism='exact'"
+            )
         return prepared
 
 
@@ -157,28 +171,37 @@ class PreparedTested(Prepared):
             delta=self.request.delta,
         )
 
-    def users_needed(self) -> int:
-        return least_weight(
-            self.geometry,
-            factor=self.factor,
-            share=self.share,
-            epsilon=self.epsilon,
-            delta=self.request.delta,
-        )
-
     def weighed_plan(self, measured: int) -> MarginPlan | None:
         """The plan for a total weight as it was measured: released, hence public from then on."""
         assert self.weighing is not None
-        bound = _WEIGHING_BOUND * self.weighing.scale
-        return self.plan(TotalWeight(low=max(measured - bound, 0.0), high=max(measured + bound, 0.0)))
+        scale = self.weighing.scale
+        low, high = measured - _WEIGHED_BELOW * scale, measured + _WEIGHED_ABOVE * scale
+        return self.plan(TotalWeight(low=max(low, 0.0), high=max(high, 0.0)))
+
+    def plan_at(self, weight: int) -> MarginPlan | None:
+        """The plan for a total weight that is public, or was measured as this."""
+        if self.weighing is not None:
+            return self.weighed_plan(weight)
+        return self.plan(TotalWeight(low=weight, high=weight))
+
+    def users_needed(self) -> int:
+        """The least number of users of full weight for which there is a plan."""
+        return least_users(lambda number: self.plan_at(number * self.cap) is not None)
+
+    def needed(self) -> str:
+        """About how many users, or records of users that reach the cap, a plan needs; in words."""
+        users = self.users_needed()
+        if self.request.per == "user":
+            return f"{users:,} users"
+        return f"{users * self.cap:,} records (at most {self.cap:,} per user count)"
 
     def law(self, table: UserTable) -> Law:
         located = self.locate(table)
         if self.weighing is None:
-            return self.tested_law(located, self._public_plan())
+            return self.gate(located, self._public_plan())
         return Staged(
             first=NoisySum(position=[located.total_weight], noise=self.weighing),
-            then=lambda measured: self.tested_law(located, self.weighed_plan(measured[0])),
+            then=lambda measured: self.gate(located, self.weighed_plan(measured[0])),
         )
 
     def claims(self, law: Any, neighbour: Any) -> dict[str, float]:
@@ -200,7 +223,7 @@ class PreparedTested(Prepared):
     def locate(self, table: UserTable) -> Located:
         return self.geometry.locate(*self.geometry.users(table, self.request, self.cap))
 
-    def tested_law(self, located: Located, plan: MarginPlan | None) -> Gate:
+    def gate(self, located: Located, plan: MarginPlan | None) -> Gate:
         """The coin and the noisy centre behind it; without a plan the coin never passes."""
         if plan is None:
             return Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
@@ -213,8 +236,7 @@ class PreparedTested(Prepared):
         )
 
     def users_to_audit(self) -> int:
-        measured = 0.0 if self.weighing is None else 2.0 * _WEIGHING_BOUND * self.weighing.scale / self.cap
-        return math.ceil(1.2 * (self.users_needed() + measured / self.share))
+        return math.ceil(1.3 * self.users_needed())
 
     def outcome(self, draw: Any) -> Outcome:
         plan = self._public_plan()
@@ -242,16 +264,14 @@ class PreparedTested(Prepared):
         return Outcome(values=values, parameters=parameters, interval_rule=rule)
 
     def _public_plan(self) -> MarginPlan | None:
-        if self.total_weight is None:
-            return None
-        return self.plan(TotalWeight(low=self.total_weight, high=self.total_weight))
+        return None if self.total_weight is None else self.plan_at(self.total_weight)
 
     def _refusal(self, plan: MarginPlan | None) -> NotReleased:
         spent = f"epsilon = {self.request.epsilon:g} and delta = {self.request.delta:g} are spent"
         if plan is None:
             reason = (
-                f"the measured weight is too small: about {self.users_needed():,} users are needed; {spent}; "
-                "mechanism='exact' works with fewer"
+                f"fewer than the {self.needed()} that the test needs were measured; {spent}; "
+                "raise epsilon or delta, or use mechanism='exact'"
             )
         else:
             reason = (
