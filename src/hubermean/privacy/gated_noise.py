@@ -8,7 +8,7 @@ keep the whole (epsilon, delta)-DP is decided here, exactly (proofs/tested.md, L
 Propose-test-release (Dwork & Lei 2009) adds Laplace noise to kappa, pays epsilon_1 for the test and epsilon - epsilon_1
 for the noise. Here both are accounted for together: a chance that is still small may grow fast, since it also scales
 down the failure of the noise, and one near 1 may grow fast, since only the rare refusal tells anything. The same noise
-as with epsilon_1 = `reserve` then needs a tenth of the margin.
+as with epsilon_1 = `reserve` then needs a tenth of the margin at epsilon = 1, a third of it at large reserves.
 """
 
 from __future__ import annotations
