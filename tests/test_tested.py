@@ -204,7 +204,7 @@ def test_a_weight_measured_too_low_costs_no_release() -> None:
     assert mine.weighing is not None
     for off in (-6.0, -3.5, 0.0, 3.0):
         plan = mine.weighed_plan(1000 + round(off * mine.weighing.scale))
-        gate = mine.tested_law(world.table(), plan)
+        gate = mine.gate(mine.locate(world.table()), plan)
         assert gate.passes == 2**gate.bits
 
 

@@ -278,7 +278,7 @@ def _weighed_sides(prepared: PreparedTested, world: World, values: range) -> dic
     sides = {}
     for value in values:
         plan = prepared.weighed_plan(value)
-        gate = prepared.tested_law(table, None) if plan is None else prepared.gate(located, plan)
+        gate = prepared.gate(located, plan)
         passes, place, sigma = law_of(gate)
         sides[value] = Side(passes=passes, place=place, sigma=sigma, centre=located.centre, margin=0)
     return sides

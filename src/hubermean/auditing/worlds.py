@@ -152,7 +152,9 @@ def pair_of(shape: str, scene: Scene, rng: Generator, *, inner: int | None = Non
         case "springs":  # a few near the centre hold many far away in balance
             offsets = np.where(np.arange(n) < inside, 0.0, far * sides)
         case "brink":  # the same, with those that hold at the very brink of letting go
-            room = float(rng.choice([0.0, 1e-15, 1e-9, 10.0 ** rng.uniform(-3, 0)]))
+            # One user of n moves a mean by about a length over n, so room of that order matters most.
+            rooms = [0.0, 1e-15, 1e-9, 10.0 ** rng.uniform(-3, 0), *rng.uniform(0, 6, 3) / max(n, 1)]
+            room = float(rng.choice(rooms))
             offsets = np.where(np.arange(n) < inside, length * (1.0 - room) * sides, far * sides)
         case "edge":
             near = 10.0 ** rng.uniform(-16, -1, n) * rng.choice([-1.0, 1.0], n)
