@@ -30,6 +30,7 @@ from hubermean.mechanisms import (
     PublicFacts,
     Request,
     Smooth,
+    Tested,
     Winsorized,
 )
 from hubermean.noise import NoiseSource
@@ -353,4 +354,36 @@ def _winsorized() -> Iterator[Pair]:
     )
 
 
-PAIRS: tuple[Pair, ...] = (*_clipped(), *_exact(), *_smooth(), *_winsorized())
+def _tested() -> Iterator[Pair]:
+    """Just enough users hold the centre that the test is passed for sure; the others balance, and one of them flips."""
+    for relation in Neighbors:
+        shared: dict[str, Any] = {"neighbors": relation, "delta": DELTA, "remembered": ("law",)}
+        held: tuple[User, ...] = (0.0,) * 270
+        yield Pair(
+            name="tested: as little as holds",
+            mechanism=Tested(threshold=1.0, radius=10.0),
+            # Under `add-remove` the number of users is measured with some room, so that more hold than must.
+            tight=relation is not ADD_REMOVE,
+            samples=2_000,
+            slow=relation is REPLACE_VALUES,
+            **_neighbours(relation, (*held, *(FAR, -FAR) * 14, FAR), -FAR, FAR),
+            **shared,
+        )
+        yield Pair(
+            name="tested: nothing holds",
+            mechanism=Tested(threshold=1.0, radius=10.0),
+            slow=relation is REPLACE_VALUES,
+            **_neighbours(relation, (*(FAR, -FAR) * 150,), FAR, -FAR),
+            **shared,
+        )
+        yield Pair(
+            name="tested: heavy users, two columns",
+            mechanism=Tested(threshold=1.0, radius=10.0, record_cap=3),
+            per="record",
+            samples=500,
+            **_neighbours(relation, ((0.1, 0.0),) * 500, (FAR, 0.0), (-FAR, 0.0)),
+            **shared,
+        )
+
+
+PAIRS: tuple[Pair, ...] = (*_clipped(), *_exact(), *_smooth(), *_tested(), *_winsorized())
