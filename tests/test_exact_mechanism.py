@@ -7,6 +7,7 @@ normalisers are sums of exponentials in 200-bit arithmetic. All worlds of a smal
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from fractions import Fraction
@@ -186,9 +187,7 @@ def test_a_score_of_sensitivity_two_would_be_seen(monkeypatch: pytest.MonkeyPatc
 
     def doubled(self: Exact, request: Request, facts: PublicFacts) -> PreparedExact:
         inner = real(self, request, facts)
-        return PreparedExact(
-            request=inner.request, cap=inner.cap, grid=inner.grid, rate=2 * inner.rate, depth=inner.depth
-        )
+        return dataclasses.replace(inner, rate=2 * inner.rate)
 
     monkeypatch.setattr(Exact, "prepare", doubled)
     pairs = [

@@ -49,8 +49,9 @@ def mean(
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
         neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
-        mechanism: "clipped", "exact", "smooth", "winsorized", or an object with the protocol of
-            `hubermean.mechanisms`; "auto" is "clipped" where bounds are given, "exact" where threshold and radius are.
+        mechanism: "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
+            `hubermean.mechanisms`; "auto" is the one with the least predicted error, from public numbers alone: see
+            `hubermean.plan`.
         bounds: (low, high) that user means are clamped to, or one pair per column; for "clipped". Public: take it
             from knowledge of the quantity, not from the data.
         record_cap: the most records a user counts for, with `per="record"`. Public.
@@ -141,7 +142,7 @@ def release_table(table: UserTable, request: Request, mechanism: Mechanism, nois
         epsilon=request.epsilon,
         delta=request.delta,
         neighbors=request.neighbors,
-        mechanism=mechanism.name,
+        mechanism=outcome.mechanism or mechanism.name,
         per=request.per,
         n_users=facts.n_users,
         parameters=parameters,

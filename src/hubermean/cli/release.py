@@ -23,7 +23,7 @@ def release(
         str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
     ] = "replace-user",
     mechanism: Annotated[
-        str, typer.Option(help="'auto', 'clipped', 'exact', 'smooth' or 'winsorized'.")
+        str, typer.Option(help="'auto', 'clipped', 'exact', 'tested', 'smooth' or 'winsorized'.")
     ] = "auto",
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(help="Public LOW HIGH that user means are clamped to.")

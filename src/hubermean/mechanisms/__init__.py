@@ -1,5 +1,6 @@
 """Mechanisms: from a private table to a release. Each is one file behind the protocol in `protocol`."""
 
+from hubermean.mechanisms.auto import Auto, Option, best_option
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import (
@@ -19,12 +20,14 @@ from hubermean.mechanisms.tested import Tested
 from hubermean.mechanisms.winsorized import Winsorized
 
 __all__ = [
+    "Auto",
     "Bounds",
     "Clipped",
     "Column",
     "Exact",
     "Known",
     "Mechanism",
+    "Option",
     "Outcome",
     "Per",
     "Prepared",
@@ -33,5 +36,6 @@ __all__ = [
     "Smooth",
     "Tested",
     "Winsorized",
+    "best_option",
     "choose",
 ]

@@ -22,7 +22,7 @@ from hubermean.exact import rounded_means
 from hubermean.exact.sums import BLOCK
 from hubermean.laws import NoisySum
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.weights import check_cap, weighing_counts, weight_cap
+from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import discrete_gaussian_sigma, laplace_scale
 from hubermean.relations import Neighbors
@@ -100,7 +100,14 @@ class Clipped:
         total_weight = None
         if facts.record_counts is not None:
             total_weight = _weighted_sum(None, facts.record_counts, cap)
-        return PreparedClipped(request=request, cap=cap, grids=grids, laws=laws, total_weight=total_weight)
+        return PreparedClipped(
+            request=request,
+            cap=cap,
+            grids=grids,
+            laws=laws,
+            total_weight=total_weight,
+            planned_weight=planned_weight(request, facts, cap),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,13 +154,27 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedClipped(Prepared):
-    """The clipped mean with grid, cap and noise decided. `total_weight` is the public sum of weights, if any."""
+    """The clipped mean with grid, cap and noise decided.
+
+    `total_weight` is the public sum of weights, if any; `planned_weight` the sum to expect, for predictions alone.
+    """
 
     request: Request
     cap: int
     grids: tuple[Grid, ...]
     laws: tuple[NoiseLaw, ...]
     total_weight: int | None
+    planned_weight: float
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        """Noise of the sums over the planned weight; never more than half the width of the bounds."""
+        # A share of two noisy sums: with a mean at share p of the way, the variance is p^2 + (1 - p)^2 times that of
+        # one sum; on average over p that is 2/3.
+        terms = 1.0 if self.total_weight is not None else 2.0 / 3.0
+        return tuple(
+            float(grid.spacing) * min(law.stddev * math.sqrt(terms) / self.planned_weight, grid.levels / 2.0)
+            for grid, law in zip(self.grids, self.laws, strict=True)
+        )
 
     def statistic(self, table: UserTable) -> list[int]:
         """The integers that noise is added to: per column one sum, or two where weights are private."""

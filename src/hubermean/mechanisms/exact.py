@@ -22,7 +22,8 @@ from hubermean.exact import ExactSums, rounded_means
 from hubermean.laws import Choice, Independent, costs_apart
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
-from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
+from hubermean.mechanisms.weights import check_cap, planned_weight, user_weights, weight_cap
+from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
 
@@ -30,7 +31,7 @@ LARGEST_RADIUS = 2**60  # in grid units
 LARGEST_DEPTH = 2**20
 LARGEST_UNEQUAL_DEPTH = 2**14  # with unequal weights every shell costs a sort of its candidates
 MOST_USERS = 2**31
-PLANNED_USERS = 2**24  # where the number of users is private; more costs accuracy, not privacy
+MOST_PLANNED_USERS = 2**24  # where the number of users is private; more costs accuracy, not privacy
 _FINEST_THRESHOLD_BITS = 30
 _COARSEST_THRESHOLD_BITS = 8
 _LOST_MASS = 40.0  # shells are told apart until the rest of the grid together has probability about e^-40
@@ -46,8 +47,8 @@ class Exact:
         record_cap: the largest number of records a user counts for, with `per="record"`. Public.
 
     Formal guarantees:
-    - epsilon-DP, delta = 0, for the neighbour relation of the request (proofs/exact.md, Theorem 1); several columns
-      share epsilon equally;
+    - epsilon-DP for the neighbour relation of the request (proofs/exact.md, Theorem 1); several columns share epsilon
+      equally, or, with delta > 0, what (epsilon, delta) allows them together if that is more (Theorem 2);
     - under `add-remove`, for data of at most 2^31 users (more are refused);
     - the draw follows its stated law exactly: no floating-point number takes part from record to output;
     - a user without usable records pulls on nothing; under `replace-values` it keeps its public weight in the score.
@@ -83,9 +84,40 @@ class Exact:
                 )
         heaviest = cap * (MOST_USERS if facts.n_users is None else facts.n_users)
         grid = LocationGrid.choose(float(self.threshold), float(self.radius), heaviest=heaviest)
-        epsilon = Fraction(request.epsilon) / len(request.columns)
+        epsilon = column_epsilon(request.epsilon, request.delta, columns=len(request.columns))
         depth = _depth(grid, epsilon, n_users=facts.n_users, equal=request.per == "user")
-        return PreparedExact(request=request, cap=cap, grid=grid, rate=epsilon / 2, depth=depth)
+        return PreparedExact(
+            request=request,
+            cap=cap,
+            grid=grid,
+            rate=epsilon / 2,
+            depth=depth,
+            planned_users=planned_weight(request, facts, cap) / _reaching_weight(facts, cap, epsilon / 2),
+        )
+
+
+def column_epsilon(epsilon: float, delta: float, *, columns: int) -> Fraction:
+    """The epsilon of each column: an equal part, or more where delta > 0 lets losses add up more slowly.
+
+    Formal guarantees: `columns` draws of this epsilon each are (epsilon, delta)-DP together (proofs/exact.md, Theorems 1
+    and 2), in exact arithmetic.
+    """
+    part = Fraction(epsilon) / columns
+    if delta == 0.0 or columns == 1:
+        return part
+    allowed = 8 * Fraction(largest_rho(epsilon, delta)) / columns
+    together = math.sqrt(allowed)
+    while Fraction(together) ** 2 > allowed:
+        together = math.nextafter(together, 0.0)
+    return max(part, Fraction(together))
+
+
+def _reaching_weight(facts: PublicFacts, cap: int, rate: Fraction) -> float:
+    """The weight of the users that decide about a score: where counts are public, the few heaviest of them."""
+    if facts.record_counts is None or cap == 1:
+        return float(cap)
+    heaviest = np.sort(np.minimum(facts.record_counts, cap))[::-1][: math.ceil(1 / rate)]
+    return max(float(heaviest.mean()), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,13 +181,34 @@ class Shells:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedExact(Prepared):
-    """The mechanism with grid, rate and number of shells decided."""
+    """The mechanism with grid, rate and number of shells decided.
+
+    `planned_users` is the weight to expect in units of the heaviest users; a guess, for predictions alone.
+    """
 
     request: Request
     cap: int
     grid: LocationGrid
     rate: Fraction
     depth: int
+    planned_users: float
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        """The spread of the draw if the score rises evenly up to the threshold and no further (proofs/exact.md)."""
+        spacing = 2.0**self.grid.exponent
+        threshold, radius = self.grid.threshold * spacing, max(self.grid.radius, self.grid.threshold) * spacing
+        # A changed user makes up for its own pull and as much in the other direction; one that is added, for one.
+        crossing = 1.0 if self.request.neighbors is Neighbors.ADD_REMOVE else 2.0
+        steps, rate = max(self.planned_users / crossing, 1.0), min(float(self.rate), 1e3)
+        width = threshold / steps
+        decay = math.exp(-rate)
+        near = width / -math.expm1(-rate)
+        far = (radius - threshold) * math.exp(-rate * (steps - 1.0))
+        near_square = width**2 * (2.0 * decay / math.expm1(-rate) ** 2 + 1.0 / 3.0)
+        far_square = (radius**2 + radius * threshold + threshold**2) / 3.0
+        # Where steps are so few that they hardly count, the draw is anywhere within the radius.
+        square = (near * min(near_square, far_square) + far * far_square) / (near + far)
+        return (math.sqrt(square),) * len(self.request.columns)
 
     def shells(self, table: UserTable, column: int) -> Shells:
         """The private law of one column's draw."""
@@ -217,6 +270,8 @@ class PreparedExact(Prepared):
         }
         if self.request.per == "record":
             parameters["record_cap"] = self.cap
+        if len(self.request.columns) > 1:
+            parameters["epsilon_of_each_column"] = float(2 * self.rate)
         return parameters
 
 
@@ -227,7 +282,7 @@ def _depth(grid: LocationGrid, epsilon: Fraction, *, n_users: int | None, equal:
     """
     wanted = math.ceil(2.0 / float(epsilon) * (math.log(2 * grid.radius + 1) + _LOST_MASS))
     # The best grid point need not have score 0: next to the location |G| can be half of all weight.
-    wanted += 1 + (PLANNED_USERS if n_users is None else n_users) // grid.threshold
+    wanted += 1 + (MOST_PLANNED_USERS if n_users is None else n_users) // grid.threshold
     # A public number of users bounds every score: when all may change, every point can be the answer.
     wanted = max(1, wanted if n_users is None else min(wanted, n_users))
     if wanted > (LARGEST_DEPTH if equal or n_users is None else LARGEST_UNEQUAL_DEPTH):

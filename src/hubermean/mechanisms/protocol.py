@@ -25,6 +25,9 @@ from hubermean.user_table import IntArray, UserTable
 Per = Literal["record", "user"]
 Bounds = tuple[float, float]
 
+PLANNED_USERS = 3_000
+"""How many users tunings and predictions count on where the number of users is private, unless told otherwise."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
@@ -107,12 +110,14 @@ class Request:
 class PublicFacts:
     """What the neighbour relation makes public about the data, and nothing else.
 
-    `n_users` is None under `add-remove`; `record_counts` is None unless counts are public.
+    `n_users` is None under `add-remove`; `record_counts` is None unless counts are public. `planned_users` stands in for
+    a private number of users where something is tuned or predicted: a public guess, never the true number.
     """
 
     columns: tuple[Column, ...]
     n_users: int | None
     record_counts: IntArray | None
+    planned_users: int = PLANNED_USERS
 
     @classmethod
     def of(cls, table: UserTable, neighbors: Neighbors) -> PublicFacts:
@@ -128,11 +133,15 @@ class PublicFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What left the mechanism: all of it released or public."""
+    """What left the mechanism: all of it released or public.
+
+    `mechanism` is the name of the mechanism that made it, where that is not the one that was asked for.
+    """
 
     values: tuple[float, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     interval_rule: IntervalRule | None = None
+    mechanism: str | None = None
 
 
 class Prepared(ABC):
@@ -160,6 +169,17 @@ class Prepared(ABC):
     def users_to_audit(self) -> int:
         """How few users show the mechanism at work; fewer than this and it would only refuse."""
         return 1
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        """The standard deviation of what the mechanism adds to each column, in units of the values.
+
+        From public numbers alone, for users of whom nearly all lie within the threshold; `auto` and `plan` compare
+        mechanisms by it. Nothing of privacy rests on it.
+
+        Raises:
+            InputError: with these public numbers no useful release is to be expected.
+        """
+        raise InputError("this mechanism offers no prediction of its noise; name it with mechanism=")
 
     def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
         return self.outcome(self.law(table).draw(noise))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hubermean.errors import InputError
+from hubermean.mechanisms.auto import Auto
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism
@@ -13,6 +14,7 @@ from hubermean.mechanisms.tested import Tested
 from hubermean.mechanisms.winsorized import Winsorized
 
 BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
+    "auto": Auto.from_known,
     "clipped": Clipped.from_known,
     "exact": Exact.from_known,
     "smooth": Smooth.from_known,
@@ -28,21 +30,7 @@ def choose(mechanism: str | Mechanism, known: Known) -> Mechanism:
             raise InputError("mechanism must be a name, or an object with name, check and prepare")
         known.only(of=mechanism.name)
         return mechanism
-    if mechanism == "auto":
-        return _by_what_is_known(known)
     if mechanism not in BY_NAME:
-        names = ", ".join(repr(name) for name in ["auto", *BY_NAME])
+        names = ", ".join(repr(name) for name in BY_NAME)
         raise InputError(f"mechanism must be one of {names}, not {mechanism!r}")
     return BY_NAME[mechanism](known)
-
-
-def _by_what_is_known(known: Known) -> Mechanism:
-    """Bounds call for `clipped`, a threshold and a radius for `exact`: a public choice, made before data is read."""
-    if known.bounds is not None:
-        return Clipped.from_known(known)
-    if known.threshold is not None or known.radius is not None:
-        return Exact.from_known(known)
-    raise InputError(
-        "give bounds=(low, high), public limits of user means; or threshold= and radius=, how far user means "
-        "spread and how large the mean can be"
-    )

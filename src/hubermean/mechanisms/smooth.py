@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,20 +31,23 @@ from hubermean.mechanisms.certified_bounds import (
 )
 from hubermean.mechanisms.geometry import UP, Geometry, check_lengths
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.weights import check_cap, weight_cap
+from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
-from hubermean.privacy import choose_beta, smooth_noise
+from hubermean.privacy import choose_beta, expected_sensitivity, smooth_noise
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
-
-PLANNED_USERS = 3_000
-"""Under `add-remove` beta is planned for this many users unless the caller names a number; never for the true n."""
 
 _BETA_ROUNDING = 2.0**-40  # what floats may add to |ln sigma - ln sigma'| (Lemma 5)
 _LONGEST_REACH = 2**20
 # The share of users whose change typical data is expected to withstand. Users withstand more where the threshold is
 # wide beside their spread, up to 1/3 or 1/2; expecting too much costs a factor of hundreds, too little a few percent.
 _WITHSTOOD = {Neighbors.REPLACE_USER: 0.1, Neighbors.REPLACE_VALUES: 0.1, Neighbors.ADD_REMOVE: 0.15}
+# The share that Gaussian users with a threshold of three deviations do withstand, measured; for predictions only.
+_TYPICALLY_WITHSTOOD = {
+    Neighbors.REPLACE_USER: 0.18,
+    Neighbors.REPLACE_VALUES: 0.18,
+    Neighbors.ADD_REMOVE: 0.29,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,7 @@ class Smooth:
         record_cap: the largest number of records a user counts for; for `per="record"`. Under
             `replace-values`, where counts are public, it may be left out.
         users: a public guess of the number of users, for `add-remove` only, where the true number is private; it
-            tunes beta and nothing else. `PLANNED_USERS` when left out.
+            tunes beta and nothing else. `protocol.PLANNED_USERS` when left out.
 
     Formal guarantees:
     - (epsilon, delta)-DP for the neighbour relation of the request, delta > 0 (proofs/smooth.md, Theorem 7);
@@ -104,8 +107,11 @@ class Smooth:
             )
         threshold, radius, dimension = float(self.threshold), float(self.radius), len(request.columns)
         factor = 1.0 if request.neighbors is Neighbors.ADD_REMOVE else 2.0
+        if self.users is not None:
+            facts = replace(facts, planned_users=self.users)
+        weight = planned_weight(request, facts, cap)
         beta = choose_beta(
-            total_weight=self._planned_weight(request, facts, cap),
+            total_weight=weight,
             weight_cap=cap,
             pull_cap=cap * threshold,
             radius=radius,
@@ -143,15 +149,16 @@ class Smooth:
                 gradient_rate=geometry.gradient_rate,
                 depth_step=geometry.depth_step,
             ),
+            typical_sensitivity=expected_sensitivity(
+                beta,
+                total_weight=weight,
+                weight_cap=cap,
+                pull_cap=cap * threshold,
+                radius=radius,
+                factor=factor,
+                share=_TYPICALLY_WITHSTOOD[request.neighbors],
+            ),
         )
-
-    def _planned_weight(self, request: Request, facts: PublicFacts, cap: int) -> float:
-        """The total weight that beta is tuned for, from public numbers; a wrong guess costs accuracy only."""
-        if facts.record_counts is not None:
-            return max(float(np.minimum(facts.record_counts, cap).sum()), 1.0)
-        users = facts.n_users or self.users or PLANNED_USERS
-        # Private counts: half the cap is what a user may be expected to fill.
-        return float(users) if request.per == "user" else max(users * cap / 2.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +166,7 @@ class PreparedSmooth(Prepared):
     """The mechanism with every public decision made; none of its fields depends on private data.
 
     `exponent` is the grid's: answers are multiples of 2^exponent. `reach` is how many changes are looked at.
+    `typical_sensitivity` is what the smooth bound may be expected to be: a guess, for `predicted_noise` alone.
     """
 
     request: Request
@@ -173,6 +181,13 @@ class PreparedSmooth(Prepared):
     reach: int
     geometry: Geometry
     caps: Caps
+    typical_sensitivity: float
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        """For data that withstands what Gaussian users do; the true scale depends on the data and is private."""
+        noise = self.typical_sensitivity / self.alpha
+        # Answers are brought back to the ball, so no error is much above its radius.
+        return (min(noise, self.radius),) * len(self.request.columns)
 
     def law(self, table: UserTable) -> NoisySum:
         position, sigma = self.statistic(table)

@@ -24,7 +24,7 @@ from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
 from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
 from hubermean.mechanisms.margin import MOST_USERS, MarginPlan, TotalWeight, least_users
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.weights import check_cap, weight_cap
+from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import laplace_scale
 from hubermean.relations import Neighbors
@@ -32,6 +32,8 @@ from hubermean.release import Interval
 from hubermean.user_table import UserTable
 
 SHARE = 0.9
+# A prediction counts on users within so much less than the threshold: with one of three deviations, nine in ten are.
+_SAFE_DEPTH = 0.4
 _WEIGHING_SHARE = 0.04  # of epsilon: to measure the total weight where it is private
 # The total weight is taken to lie within so many noise scales of what was measured. A low bound costs noise; a high one
 # next to nothing, since it only limits the solver's error.
@@ -109,6 +111,7 @@ class Tested:
             ),
             total_weight=total,
             weighing=weighing,
+            planned_weight=planned_weight(request, facts, cap),
         )
         # What no data, or no data of this public size, could pass is refused before anything is spent.
         if prepared.plan_at(MOST_USERS * cap) is None:
@@ -136,7 +139,8 @@ def _public_weight(request: Request, facts: PublicFacts, cap: int) -> int | None
 class PreparedTested(Prepared):
     """The mechanism with every public decision made; none of its fields depends on private data.
 
-    `weighing` is the noise with which the total weight is measured first, where it is not public.
+    `weighing` is the noise with which the total weight is measured first, where it is not public; `planned_weight` is
+    the weight to expect, for predictions alone.
     """
 
     request: Request
@@ -146,6 +150,22 @@ class PreparedTested(Prepared):
     geometry: Geometry
     total_weight: int | None
     weighing: NoiseLaw | None
+    planned_weight: float
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        """The noise of the plan; refused where the test asks for more than a good threshold is sure to give."""
+        plan = self._public_plan() if self.weighing is None else self.weighed_plan(int(self.planned_weight))
+        if plan is None:
+            raise InputError(
+                f"mechanism 'tested' needs about {self.needed()} and is planned for {self.planned_weight:,.0f}; raise "
+                "epsilon or delta, or use mechanism='exact'"
+            )
+        if plan.test.margin * plan.step > _SAFE_DEPTH * self.geometry.threshold:
+            raise InputError(
+                "mechanism 'tested' might refuse to release with so few users; raise epsilon or delta, or use "
+                "mechanism='exact'"
+            )
+        return (plan.noise_stddev,) * self.geometry.dimension
 
     @property
     def factor(self) -> float:

@@ -45,6 +45,15 @@ def weight_cap(record_cap: int | None, request: Request, facts: PublicFacts) -> 
     return min(int(facts.record_counts.max(initial=1)), LARGEST_CAP)
 
 
+def planned_weight(request: Request, facts: PublicFacts, cap: int) -> float:
+    """The total weight to expect, from public numbers; a wrong guess costs accuracy only."""
+    if facts.record_counts is not None:
+        return max(float(np.minimum(facts.record_counts, cap).sum()), 1.0)
+    users = facts.planned_users if facts.n_users is None else facts.n_users
+    # Private counts: half the cap is what a user may be expected to fill.
+    return max(float(users) if request.per == "user" else users * cap / 2.0, 1.0)
+
+
 def weighing_counts(table: UserTable, request: Request) -> IntArray:
     """The counts that weights are capped from; public under `replace-values`, private otherwise."""
     return table.records if request.neighbors.counts_are_public else table.counts

@@ -23,7 +23,7 @@ from hubermean.laws import Independent, NoisySum, Staged
 from hubermean.mechanisms.interval_choice import Bins
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.rotation import Rotation, padded_dimension
-from hubermean.mechanisms.two_stage_budget import Plan, Task, best_plan
+from hubermean.mechanisms.two_stage_budget import Plan, Task, best_plan, typical_error
 from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy.arguments import positive
@@ -115,18 +115,14 @@ class Winsorized:
         dimension = len(request.columns)
         padded = padded_dimension(dimension)
         half_width = self.threshold * rotated_factor(dimension, facts.n_users)
-        plan = best_plan(
-            Task(
-                dimension=padded,
-                n_users=facts.n_users,
-                bins=math.ceil(dimension * self.radius / half_width),
-                half_width=half_width,
-                weight_share=cap / total_weight,
-            ),
-            request.epsilon,
-            request.delta,
-            self.choice_share,
+        task = Task(
+            dimension=padded,
+            n_users=facts.n_users,
+            bins=math.ceil(dimension * self.radius / half_width),
+            half_width=half_width,
+            weight_share=cap / total_weight,
         )
+        plan = best_plan(task, request.epsilon, request.delta, self.choice_share)
         reach = dimension * Fraction(self.radius)
         exponent = _grid_exponent(
             half_width,
@@ -151,6 +147,7 @@ class Winsorized:
             bins=bins,
             plan=plan,
             noise=law,
+            typical_error=typical_error(plan, task, request.delta),
         )
 
 
@@ -194,6 +191,7 @@ class PreparedWinsorized(Prepared):
         bins: the bins of every coordinate.
         plan: how the budget is divided.
         noise: the noise on the sum of every coordinate.
+        typical_error: the mean squared error of a coordinate that noise and wrong intervals may be expected to add.
     """
 
     request: Request
@@ -206,6 +204,13 @@ class PreparedWinsorized(Prepared):
     bins: Bins
     plan: Plan
     noise: NoiseLaw
+    typical_error: float
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        """Noise and the error of intervals that are chosen wrongly."""
+        columns = len(self.request.columns)
+        # Undoing the rotation averages the errors of D coordinates, which it had stretched by sqrt(D).
+        return (math.sqrt(self.typical_error / padded_dimension(columns)),) * columns
 
     def coordinates(self, table: UserTable, rotation: Rotation) -> IntArray:
         """Every user's rotated mean on the grid, shape (D, n); of no meaning where a count is zero."""

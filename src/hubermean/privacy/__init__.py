@@ -5,7 +5,7 @@ from hubermean.privacy.discrete import SMALLEST_DISCRETE_SIGMA, discrete_gaussia
 from hubermean.privacy.gated_noise import GatedNoise, gated_noise
 from hubermean.privacy.gaussian import gaussian_alpha, gaussian_delta
 from hubermean.privacy.smooth_noise import SmoothNoise, smooth_noise
-from hubermean.privacy.smoothness import BetaChoice, choose_beta
+from hubermean.privacy.smoothness import BetaChoice, choose_beta, expected_sensitivity
 
 __all__ = [
     "SMALLEST_DISCRETE_SIGMA",
@@ -15,6 +15,7 @@ __all__ = [
     "choose_beta",
     "concentrated_sigma",
     "discrete_gaussian_sigma",
+    "expected_sensitivity",
     "gated_noise",
     "gaussian_alpha",
     "gaussian_delta",

@@ -73,41 +73,86 @@ def choose_beta(
     >>> 0.003 < choice.beta < 0.006, choice.noise_stddev < 0.001
     (True, True)
     """
-    W = positive("total_weight", total_weight)
-    w = positive("weight_cap", weight_cap)
-    q = positive("pull_cap", pull_cap)
-    diameter = 2.0 * positive("radius", radius)
+    expected = _Expected.of(total_weight, weight_cap, pull_cap, radius, factor, share)
     eps = positive("epsilon", epsilon)
     target = probability("delta", delta)
     d = whole_positive("dimension", dimension)
-    step = positive("factor", factor) * q
-    if non_negative("share", share) >= 1.0:
-        raise InputError(f"share must be below 1, not {share!r}")
-
-    # Certified distances are k = 0 ... reach - 1; W - reach w > 0 keeps every predicted B_k finite.
-    reach = min(math.floor(share * W / w), math.ceil(W / w) - 1)
-    first = min(diameter, step / (W - w)) if reach >= 1 else diameter
-    last = min(diameter, step / (W - reach * w)) if reach >= 1 else diameter
-
-    def sensitivity(beta: float) -> float:
-        # e^(-beta k) / (W - (k+1) w) is log-convex in k: its maximum is at k = 0 or k = reach - 1.
-        return max(first, last * math.exp(-beta * max(reach - 1, 0)), diameter * math.exp(-beta * reach))
 
     def noise(beta: float) -> float:
         alpha = largest_alpha(eps, target, beta, d)
-        return math.inf if alpha is None else sensitivity(beta) / alpha
+        return math.inf if alpha is None else expected.sensitivity(beta) / alpha
 
-    # From this beta on S sits at its floor B_0 while alpha keeps falling, so the search ends there.
-    ceiling = 0.0
-    if first < diameter:
-        ceiling = math.log(diameter / first) / reach
-        if reach >= 2:
-            ceiling = max(ceiling, math.log(last / first) / (reach - 1))
+    ceiling = expected.largest_useful_beta()
     candidates = [0.0, ceiling, _golden_section(noise, ceiling)] if ceiling > 0.0 else [0.0]
     beta = min(candidates, key=noise)
     alpha = gaussian_alpha(eps, target, beta=beta, dimension=d)
-    predicted = sensitivity(beta)
+    predicted = expected.sensitivity(beta)
     return BetaChoice(beta=beta, alpha=alpha, sensitivity=predicted, noise_stddev=predicted / alpha)
+
+
+def expected_sensitivity(
+    beta: float,
+    *,
+    total_weight: float,
+    weight_cap: float,
+    pull_cap: float,
+    radius: float,
+    factor: float = 2.0,
+    share: float = 0.2,
+) -> float:
+    """The smooth bound S to expect at this beta; the other arguments are those of `choose_beta`."""
+    expected = _Expected.of(total_weight, weight_cap, pull_cap, radius, factor, share)
+    return expected.sensitivity(non_negative("beta", beta))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Expected:
+    """B_k as expected: near `first` at k = 0, `last` at k = reach - 1, and the whole diameter beyond."""
+
+    reach: int
+    first: float
+    last: float
+    diameter: float
+
+    @classmethod
+    def of(
+        cls,
+        total_weight: float,
+        weight_cap: float,
+        pull_cap: float,
+        radius: float,
+        factor: float,
+        share: float,
+    ) -> _Expected:
+        W = positive("total_weight", total_weight)
+        w = positive("weight_cap", weight_cap)
+        q = positive("pull_cap", pull_cap)
+        diameter = 2.0 * positive("radius", radius)
+        step = positive("factor", factor) * q
+        if non_negative("share", share) >= 1.0:
+            raise InputError(f"share must be below 1, not {share!r}")
+        # Certified distances are k = 0 ... reach - 1; W - reach w > 0 keeps every predicted B_k finite.
+        reach = min(math.floor(share * W / w), math.ceil(W / w) - 1)
+        return cls(
+            reach=reach,
+            first=min(diameter, step / (W - w)) if reach >= 1 else diameter,
+            last=min(diameter, step / (W - reach * w)) if reach >= 1 else diameter,
+            diameter=diameter,
+        )
+
+    def sensitivity(self, beta: float) -> float:
+        # e^(-beta k) / (W - (k+1) w) is log-convex in k: its maximum is at k = 0 or k = reach - 1.
+        near = max(self.first, self.last * math.exp(-beta * max(self.reach - 1, 0)))
+        return max(near, self.diameter * math.exp(-beta * self.reach))
+
+    def largest_useful_beta(self) -> float:
+        """From this beta on S sits at its floor B_0 while alpha keeps falling."""
+        if self.first >= self.diameter:
+            return 0.0
+        ceiling = math.log(self.diameter / self.first) / self.reach
+        if self.reach >= 2:
+            ceiling = max(ceiling, math.log(self.last / self.first) / (self.reach - 1))
+        return ceiling
 
 
 def _golden_section(function: Callable[[float], float], high: float) -> float:

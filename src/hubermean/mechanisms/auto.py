@@ -1,0 +1,144 @@
+"""`auto`: the mechanism of least predicted error, chosen from public numbers before any private one is seen.
+
+Bounds call for `clipped`. A threshold and a radius leave a choice: `exact` works column by column, without delta and
+without a smallest number of users; `tested` and `smooth` release all columns jointly and need delta > 0; `winsorized` is
+the two-stage baseline. Every candidate that can serve predicts its noise from the request and from what the neighbour
+relation makes public, and the least total variance over the columns wins. Neighbours have the same request and the same
+public facts, hence the same choice. Why `tested` column by column is no candidate: docs/planning.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hubermean.errors import InputError
+from hubermean.laws import Law
+from hubermean.mechanisms.clipped import Clipped
+from hubermean.mechanisms.exact import Exact
+from hubermean.mechanisms.protocol import Known, Mechanism, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.smooth import Smooth
+from hubermean.mechanisms.tested import Tested
+from hubermean.mechanisms.winsorized import Winsorized
+from hubermean.user_table import UserTable
+
+# In this order where predictions are alike: `exact` asks nothing of the data, `tested` offers an interval.
+_WITH_BOUNDS: tuple[Callable[[Known], Mechanism], ...] = (Clipped.from_known,)
+_WITH_THRESHOLD: tuple[Callable[[Known], Mechanism], ...] = (
+    Exact.from_known,
+    Tested.from_known,
+    Smooth.from_known,
+    Winsorized.from_known,
+)
+
+
+# Predictions are not so exact that less of a difference in noise would mean anything.
+WORTHWHILE = 7 / 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What one mechanism would do: prepared, with its predicted noise; or why it cannot serve."""
+
+    mechanism: Mechanism
+    prepared: Prepared | None = None
+    noise: tuple[float, ...] = ()
+    refusal: InputError | None = None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, request: Request, facts: PublicFacts) -> Option:
+        """From public numbers alone."""
+        try:
+            prepared = mechanism.prepare(request, facts)
+            return cls(mechanism=mechanism, prepared=prepared, noise=prepared.predicted_noise())
+        except InputError as refusal:
+            return cls(mechanism=mechanism, refusal=refusal)
+
+    @property
+    def variance(self) -> float:
+        """The predicted variance, all columns together."""
+        return sum(stddev * stddev for stddev in self.noise)
+
+
+def best_option(options: Iterable[Option], *, delta: float) -> Option | None:
+    """The option of least predicted noise; None where no mechanism can serve.
+
+    An option goes before later ones that do not have at least an eighth less noise. Without delta `exact` always goes
+    before `winsorized`.
+    """
+    serving = [option for option in options if option.refusal is None]
+    if delta == 0.0 and any(option.mechanism.name == "exact" for option in serving):
+        serving = [option for option in serving if option.mechanism.name != "winsorized"]
+    best = None
+    for option in serving:
+        if best is None or option.variance < WORTHWHILE**2 * best.variance:
+            best = option
+    return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto:
+    """The best of several mechanisms, by prediction.
+
+    Formal guarantees:
+    - those of the mechanism that is chosen; its name is in the release;
+    - the choice is a function of the request and of `PublicFacts`. Under `add-remove`, where the number of users is
+      private, it is made for `PublicFacts.planned_users`, a public constant.
+    """
+
+    candidates: Sequence[Mechanism]
+    name = "auto"
+
+    @classmethod
+    def from_known(cls, known: Known) -> Auto:
+        if known.bounds is None and known.threshold is None and known.radius is None:
+            raise InputError(
+                "give bounds=(low, high), public limits of user means; or threshold= and radius=, how far user means "
+                "spread and how large the mean can be"
+            )
+        made, refusals = [], []
+        for make in _WITH_BOUNDS if known.bounds is not None else _WITH_THRESHOLD:
+            try:
+                made.append(make(known))
+            except InputError as refusal:
+                refusals.append(refusal)
+        if not made:
+            raise refusals[0]
+        return cls(candidates=tuple(made))
+
+    def check(self, request: Request) -> None:
+        """Refuse what no candidate can do."""
+        refusals = []
+        for candidate in self.candidates:
+            try:
+                return candidate.check(request)
+            except InputError as refusal:
+                refusals.append(refusal)
+        raise refusals[0]
+
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedAuto:
+        options = [Option.of(candidate, request, facts) for candidate in self.candidates]
+        best = best_option(options, delta=request.delta)
+        if best is None or best.prepared is None:
+            raise options[0].refusal or InputError("no mechanism can serve; name one with mechanism=")
+        return PreparedAuto(mechanism=best.mechanism.name, inner=best.prepared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedAuto(Prepared):
+    """The mechanism that was chosen; the release carries its name."""
+
+    mechanism: str
+    inner: Prepared
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        return self.inner.predicted_noise()
+
+    def law(self, table: UserTable) -> Law:
+        return self.inner.law(table)
+
+    def outcome(self, draw: Any) -> Outcome:
+        made = self.inner.outcome(draw)
+        parameters = {**made.parameters, "chosen_by": "auto"}
+        return replace(made, mechanism=self.mechanism, parameters=parameters)
