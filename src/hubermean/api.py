@@ -55,8 +55,8 @@ def mean(
         bounds: (low, high) that user means are clamped to, or one pair per column; for "clipped". Public: take it
             from knowledge of the quantity, not from the data.
         record_cap: the most records a user counts for, with `per="record"`. Public.
-        threshold: how far a user mean may lie from the centre before it counts as an outlier; most lie closer.
-            Public.
+        threshold: how far a user mean may lie from the centre before it counts as an outlier; most lie closer. With
+            several columns, how far in all columns together. Public.
         radius: the mean is known to lie within this distance of 0; it may be generous. Public.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.

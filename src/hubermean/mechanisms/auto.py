@@ -1,10 +1,11 @@
 """`auto`: the mechanism of least predicted error, chosen from public numbers before any private one is seen.
 
-Bounds call for `clipped`. A threshold and a radius leave a choice: `exact` works column by column, without delta and
-without a smallest number of users; `tested` and `smooth` release all columns jointly and need delta > 0; `winsorized` is
-the two-stage baseline. Every candidate that can serve predicts its noise from the request and from what the neighbour
-relation makes public, and the least total variance over the columns wins. Neighbours have the same request and the same
-public facts, hence the same choice. Why `tested` column by column is no candidate: docs/planning.md.
+Bounds call for `clipped`. A threshold and a radius leave a choice: `exact` works column by column, without delta
+and without a smallest number of users; `tested` and `smooth` release all columns jointly and need delta > 0;
+`winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise from the request and from
+what the neighbour relation makes public, and the least total variance over the columns wins. Neighbours have the same
+request and the same public facts, hence the same choice. Why `tested` column by column is no candidate:
+docs/planning.md.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class Exact:
 def column_epsilon(epsilon: float, delta: float, *, columns: int) -> Fraction:
     """The epsilon of each column: an equal part, or more where delta > 0 lets losses add up more slowly.
 
-    Formal guarantees: `columns` draws of this epsilon each are (epsilon, delta)-DP together (proofs/exact.md, Theorems 1
-    and 2), in exact arithmetic.
+    Formal guarantees: `columns` draws of this epsilon each are (epsilon, delta)-DP together (proofs/exact.md,
+    Theorems 1 and 2), in exact arithmetic.
     """
     part = Fraction(epsilon) / columns
     if delta == 0.0 or columns == 1:
@@ -196,7 +196,10 @@ class PreparedExact(Prepared):
     def predicted_noise(self) -> tuple[float, ...]:
         """The spread of the draw if the score rises evenly up to the threshold and no further (proofs/exact.md)."""
         spacing = 2.0**self.grid.exponent
-        threshold, radius = self.grid.threshold * spacing, max(self.grid.radius, self.grid.threshold) * spacing
+        threshold, radius = (
+            self.grid.threshold * spacing,
+            max(self.grid.radius, self.grid.threshold) * spacing,
+        )
         # A changed user makes up for its own pull and as much in the other direction; one that is added, for one.
         crossing = 1.0 if self.request.neighbors is Neighbors.ADD_REMOVE else 2.0
         steps, rate = max(self.planned_users / crossing, 1.0), min(float(self.rate), 1e3)

@@ -110,8 +110,8 @@ class Request:
 class PublicFacts:
     """What the neighbour relation makes public about the data, and nothing else.
 
-    `n_users` is None under `add-remove`; `record_counts` is None unless counts are public. `planned_users` stands in for
-    a private number of users where something is tuned or predicted: a public guess, never the true number.
+    `n_users` is None under `add-remove`; `record_counts` is None unless counts are public. `planned_users` stands in
+    for a private number of users where something is tuned or predicted: a public guess, never the true number.
     """
 
     columns: tuple[Column, ...]
