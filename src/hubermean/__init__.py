@@ -12,6 +12,7 @@ from hubermean._version import __version__
 from hubermean.api import mean, mean_of_user_means
 from hubermean.errors import HubermeanError, InputError, NotReleased
 from hubermean.ingest import sql
+from hubermean.planning import Plan, plan
 from hubermean.release import Release
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ __all__ = [
     "HubermeanError",
     "InputError",
     "NotReleased",
+    "Plan",
     "Release",
     "__version__",
     "audit",
     "mean",
     "mean_of_user_means",
+    "plan",
     "sql",
 ]
 

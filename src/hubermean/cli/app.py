@@ -13,6 +13,7 @@ from hubermean._version import __version__
 from hubermean.cli.audit import audit
 from hubermean.cli.check import check
 from hubermean.cli.doctor import doctor
+from hubermean.cli.plan import plan
 from hubermean.cli.release import release
 from hubermean.errors import HubermeanError, InputError
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(release)
+app.command()(plan)
 app.command()(audit)
 app.command()(check)
 app.command()(doctor)

@@ -17,7 +17,19 @@ from hubermean._version import __version__
 from hubermean.cli.render import console, print_table
 from hubermean.errors import InputError
 
-PACKAGES = ("numpy", "scipy", "duckdb", "pyarrow", "narwhals", "opendp", "typer", "rich", "pandas", "polars")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "duckdb",
+    "pyarrow",
+    "narwhals",
+    "opendp",
+    "typer",
+    "rich",
+    "pandas",
+    "polars",
+    "matplotlib",
+)
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:

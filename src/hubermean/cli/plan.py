@@ -1,0 +1,108 @@
+"""`hubermean plan`: what each mechanism would do, without data."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from hubermean import planning
+from hubermean.cli.render import console
+from hubermean.planning.words import command, headings, notes, table, title
+
+_BAR = 9
+# A full bar stands for the largest error, in times the non-private one, but within these.
+_SHORTEST_SCALE, _LONGEST_SCALE = 1.1, 100.0
+
+
+def plan(
+    users: Annotated[int, typer.Option(help="How many users to expect.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon.")],
+    delta: Annotated[float, typer.Option(help="Privacy budget delta.")] = 0.0,
+    columns: Annotated[int, typer.Option(help="How many columns are released together.")] = 1,
+    scale: Annotated[float, typer.Option(help="Standard deviation of user means, a guess.")] = 1.0,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Public threshold; by default 3 scales, times sqrt(columns) for joint mechanisms."),
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(help="Public bound: the mean lies within this distance of 0; by default 1e6 scales."),
+    ] = None,
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option(help="Public LOW HIGH, for 'clipped'.")
+    ] = None,
+    per: Annotated[
+        str, typer.Option(help="'record': mean over records; 'user': mean of user means.")
+    ] = "user",
+    neighbors: Annotated[
+        str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
+    ] = "replace-user",
+    record_cap: Annotated[
+        int | None, typer.Option(help="Public cap on the records a user counts for.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Write a figure to this file (.png, .svg or .pdf); needs matplotlib.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Compare all mechanisms at public parameters, before there is any data.
+
+    [bold]Example[/bold]: hubermean plan --users 10000 --epsilon 1 --delta 1e-6 --columns 3
+    """
+    comparison = planning.plan(
+        n_users=users,
+        epsilon=epsilon,
+        delta=delta,
+        columns=columns,
+        scale=scale,
+        threshold=threshold,
+        radius=radius,
+        bounds=bounds,
+        per=per,
+        neighbors=neighbors,
+        record_cap=record_cap,
+    )
+    if plot is not None:
+        comparison.plot(plot)
+    if as_json:
+        typer.echo(comparison.to_json(indent=2))
+        return
+    _print(comparison)
+    if plot is not None:
+        console().print(Text(f"The figure is in {plot}."))
+
+
+def _print(comparison: planning.Plan) -> None:
+    shown = Table(box=box.ROUNDED, title=Text(title(comparison)), title_justify="left", title_style="bold")
+    for heading in headings(comparison):
+        words = heading in ("mechanism", "columns", "times non-private")
+        shown.add_column(Text(heading), justify="left" if words else "right", no_wrap=True)
+    errors = [row.over_non_private for row in comparison.rows if row.reason is None]
+    longest = min(max([*errors, _SHORTEST_SCALE]), _LONGEST_SCALE)
+    for row, cells in zip(comparison.rows, table(comparison), strict=True):
+        style = "bold green" if row is comparison.best else "dim" if row.reason is not None else ""
+        cells[-1] = f"{cells[-1]:<7} {_bar(row.over_non_private, longest)}".rstrip()
+        shown.add_row(*(Text(cell, style=style) for cell in cells))
+    out = console()
+    out.print(shown)
+    for note in notes(comparison):
+        out.print(Text(note))
+    if code := command(comparison):
+        # As one line, however wide the terminal, so that it can be copied.
+        out.print(Text(f"\n{code}", style="bold"), soft_wrap=True)
+
+
+def _bar(times: float, longest: float) -> str:
+    """A bar for how many times the non-private error, on a logarithmic scale, in eighths of a cell."""
+    if math.isinf(times):
+        return ""
+    if times > longest:
+        return "█" * (_BAR - 1) + "▶"
+    eighths = max(round(math.log(times) / math.log(longest) * _BAR * 8), 1)
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + " ▏▎▍▌▋▊▉"[rest].strip()
