@@ -50,6 +50,8 @@ RECORDS: dict[str, Any] = {"per": "record", "record_cap": 3}
         ("clipped", {**APPROXIMATE, "epsilon": 0.3, "bounds": (-3, 1), "columns": 3}),
         ("exact", {**PURE, **LOCATED}),
         ("exact", {**PURE, **LOCATED, "columns": 2}),
+        ("exact", {**APPROXIMATE, **LOCATED, "columns": 6}),
+        ("auto", {**APPROXIMATE, **LOCATED, "columns": 2}),
         ("smooth", {**APPROXIMATE, **LOCATED}),
         ("tested", {**APPROXIMATE, **LOCATED}),
         ("tested", {**APPROXIMATE, **LOCATED, "columns": 3}),

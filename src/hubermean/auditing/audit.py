@@ -171,7 +171,7 @@ def audit(
 
 
 def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | None) -> Scene:
-    lengths, centre = _lengths(mechanism)
+    lengths, centre = _lengths(mechanism, known)
     cap = known.record_cap or 1
     caps = (1,) if request.per == "user" else tuple(sorted({1, 2, cap, cap + 1, 10_000}))
 
@@ -202,19 +202,16 @@ def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | No
     return of(_SIZES[-1])
 
 
-def _lengths(mechanism: Mechanism) -> tuple[tuple[float, ...], float]:
+def _lengths(mechanism: Mechanism, known: Known) -> tuple[tuple[float, ...], float]:
     """The lengths that matter to a mechanism, by the names under which they are public, and the middle of its range."""
-    lengths = {
-        float(getattr(mechanism, name))
-        for name in ("threshold", "radius", "scale")
-        if isinstance(getattr(mechanism, name, None), int | float)
-    }
-    bounds: Any = getattr(mechanism, "bounds", None)
+    bounds: Any = known.bounds if known.bounds is not None else getattr(mechanism, "bounds", None)
     if bounds is not None:
         low, high = np.asarray(bounds, dtype=np.float64).reshape(-1, 2)[0].tolist()
         return (0.5 * (high - low),), 0.5 * (low + high)
-    if not lengths:
-        lengths = {1.0}
+    sources: list[tuple[Any, str]] = [(known, "threshold"), (known, "radius")]
+    sources += [(mechanism, name) for name in ("threshold", "radius", "scale")]
+    given = (getattr(source, name, None) for source, name in sources)
+    lengths = {float(length) for length in given if isinstance(length, int | float)} or {1.0}
     if len(lengths) == 1:
         lengths.add(_FAR * max(lengths))
     return tuple(sorted(lengths)), 0.0

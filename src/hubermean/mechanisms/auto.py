@@ -10,7 +10,7 @@ docs/planning.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -138,6 +138,12 @@ class PreparedAuto(Prepared):
 
     def law(self, table: UserTable) -> Law:
         return self.inner.law(table)
+
+    def claims(self, law: Law, neighbour: Law) -> Mapping[str, float]:
+        return self.inner.claims(law, neighbour)
+
+    def users_to_audit(self) -> int:
+        return self.inner.users_to_audit()
 
     def outcome(self, draw: Any) -> Outcome:
         made = self.inner.outcome(draw)
