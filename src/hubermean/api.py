@@ -49,9 +49,9 @@ def mean(
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
         neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
-        mechanism: "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
-            `hubermean.mechanisms`; "auto" is the one with the least predicted error, from public numbers alone: see
-            `hubermean.plan`.
+        mechanism: "tuned", "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
+            `hubermean.mechanisms`; "auto" is "tuned" where nothing is known of the values, else the one with the
+            least predicted error, from public numbers alone: see `hubermean.plan`.
         bounds: (low, high) that user means are clamped to, or one pair per column; for "clipped". Public: take it
             from knowledge of the quantity, not from the data.
         record_cap: the most records a user counts for, with `per="record"`. Public.

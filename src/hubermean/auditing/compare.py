@@ -32,6 +32,7 @@ _CANDIDATES_PER_RUN = 5
 _NODES = 15
 _ROTATIONS = 4
 _LEAST_MASS = 1e-15
+_NESTED_CASES = 4
 _DISCRETE_SHIFT = 512  # below, the steps of a discrete Laplace law are told apart one by one
 
 
@@ -164,13 +165,17 @@ def _gates(first: Gate, second: Gate) -> Cases:
 
 
 def _staged(first: Staged, second: Staged) -> Loss:
-    cases = []
-    for outcome, mass, loss in _outcomes(first.first, second.first):
-        then = compare(first.then(outcome), second.then(outcome))
-        cases.append(Case(mass=mass, loss=loss, then=then))
-    if not cases:
-        return EVERYTHING
-    return Cases(cases=cases)
+    """Case by case. Where cases have stages of their own, some are looked at: the likely, and those that tell most."""
+    outcomes = list(_outcomes(first.first, second.first))
+    if len(outcomes) > 2 * _NESTED_CASES and isinstance(first.then(outcomes[0][0]), Staged | Independent):
+        likely = sorted(outcomes, key=lambda one: -one[1])
+        telling = sorted(likely[_NESTED_CASES:], key=lambda one: -one[2])
+        outcomes = likely[:_NESTED_CASES] + telling[:_NESTED_CASES]
+    cases = [
+        Case(mass=mass, loss=loss, then=compare(first.then(outcome), second.then(outcome)))
+        for outcome, mass, loss in outcomes
+    ]
+    return Cases(cases=cases) if cases else EVERYTHING
 
 
 def _outcomes(first: Law, second: Law) -> Iterator[tuple[object, float, float]]:

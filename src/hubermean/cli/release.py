@@ -23,7 +23,7 @@ def release(
         str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
     ] = "replace-user",
     mechanism: Annotated[
-        str, typer.Option(help="'auto', 'clipped', 'exact', 'tested', 'smooth' or 'winsorized'.")
+        str, typer.Option(help="'auto', 'tuned', 'clipped', 'exact', 'tested', 'smooth' or 'winsorized'.")
     ] = "auto",
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(help="Public LOW HIGH that user means are clamped to.")
@@ -46,8 +46,11 @@ def release(
 ) -> None:
     """Release a private mean of a file.
 
-    [bold]Example[/bold]: hubermean release trips.parquet --user rider_id --value fare --epsilon 1
-    --bounds 0 200 --record-cap 50
+    Nothing need be known about the values; what is known and public, such as --bounds, saves budget.
+
+    [bold]Examples[/bold]: hubermean release trips.parquet --user rider_id --value fare --epsilon 1 --per user
+
+    hubermean release trips.parquet --user rider_id --value fare --epsilon 1 --bounds 0 200 --record-cap 50
     """
     result = api.mean(
         file,

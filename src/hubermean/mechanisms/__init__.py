@@ -17,6 +17,7 @@ from hubermean.mechanisms.protocol import (
 from hubermean.mechanisms.registry import choose
 from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.tested import Tested
+from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.winsorized import Winsorized
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Request",
     "Smooth",
     "Tested",
+    "Tuned",
     "Winsorized",
     "best_option",
     "choose",

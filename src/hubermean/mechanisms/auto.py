@@ -1,10 +1,10 @@
 """`auto`: the mechanism of least predicted error, chosen from public numbers before any private one is seen.
 
-Bounds call for `clipped`. A threshold and a radius leave a choice: `exact` works column by column, without delta
-and without a smallest number of users; `tested` and `smooth` release all columns jointly and need delta > 0;
-`winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise from the request and from
-what the neighbour relation makes public, and the least total variance over the columns wins. Neighbours have the same
-request and the same public facts, hence the same choice. Why `tested` column by column is no candidate:
+Nothing known calls for `tuned`, bounds for `clipped`. A threshold and a radius leave a choice: `exact` works column by
+column, without delta and without a smallest number of users; `tested` and `smooth` release all columns jointly and need
+delta > 0; `winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise from the request
+and from what the neighbour relation makes public, and the least total variance over the columns wins. Neighbours have
+the same request and the same public facts, hence the same choice. Why `tested` column by column is no candidate:
 docs/planning.md.
 """
 
@@ -21,6 +21,7 @@ from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.tested import Tested
+from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.winsorized import Winsorized
 from hubermean.user_table import UserTable
 
@@ -94,10 +95,7 @@ class Auto:
     @classmethod
     def from_known(cls, known: Known) -> Auto:
         if known.bounds is None and known.threshold is None and known.radius is None:
-            raise InputError(
-                "give bounds=(low, high), public limits of user means; or threshold= and radius=, how far user means "
-                "spread and how large the mean can be"
-            )
+            return cls(candidates=(Tuned.from_known(known),))
         made, refusals = [], []
         for make in _WITH_BOUNDS if known.bounds is not None else _WITH_THRESHOLD:
             try:
@@ -119,6 +117,9 @@ class Auto:
         raise refusals[0]
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedAuto:
+        if len(self.candidates) == 1:  # nothing to compare
+            (only,) = self.candidates
+            return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))
         options = [Option.of(candidate, request, facts) for candidate in self.candidates]
         best = best_option(options, delta=request.delta)
         if best is None or best.prepared is None:

@@ -11,6 +11,7 @@ from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism
 from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.tested import Tested
+from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.winsorized import Winsorized
 
 BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
@@ -19,6 +20,7 @@ BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
     "exact": Exact.from_known,
     "smooth": Smooth.from_known,
     "tested": Tested.from_known,
+    "tuned": Tuned.from_known,
     "winsorized": Winsorized.from_known,
 }
 

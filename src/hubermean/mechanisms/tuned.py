@@ -1,0 +1,235 @@
+"""`tuned`: nothing about the values is known; a part of the budget finds how far users are spread, the rest releases.
+
+Stage by stage: where the number of users is private, it is measured; the length of an interval that holds nearly all
+users is chosen privately (`tuning`); threshold, radius and grid follow from it; then another mechanism releases the
+mean with what is left of the budget. Columns are independent and share the budget equally. Proof: proofs/tuning.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from hubermean.errors import InputError, NotReleased
+from hubermean.laws import Gate, Independent, Law, NoisySum, Staged
+from hubermean.mechanisms.exact import Exact
+from hubermean.mechanisms.protocol import Column, Known, Mechanism, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.weights import check_cap
+from hubermean.mechanisms.winsorized import Winsorized
+from hubermean.noise import NoiseLaw
+from hubermean.privacy import laplace_scale
+from hubermean.release import Interval, IntervalRule
+from hubermean.tuning import LENGTHS, ScaleSearch
+from hubermean.user_table import UserTable
+
+_COUNTING_SHARE = 0.04  # of epsilon: to measure the number of users where it is private
+_LARGEST_SCALE_SHARE = 0.25  # of epsilon: at most so much finds the spread
+_NOTHING = Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
+# How much wider than the length that holds nearly all users the threshold is, for a thousand users; with more users
+# noise allows more, and heavy tails need more. `exact` has twice the noise for one threshold.
+_WIDTH = {"winsorized": 1.3, "exact": 0.65}
+_CLIP = 8  # bins a quarter as wide as the threshold find the centre well enough
+_FARTHEST = 9e8  # the mean may lie so far from 0, in units of half a bin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """The mean of values about which nothing is known.
+
+    Args:
+        record_cap: the largest number of records a user counts for; for `per="record"` where counts are private.
+
+    Formal guarantees:
+    - epsilon-DP for delta = 0, (epsilon, delta)-DP otherwise, for the neighbour relation of the request
+      (proofs/tuning.md, Theorem 1); what the stages spend adds up to no more.
+    - Too few users are refused from public numbers before anything is spent; where their number is private, the
+      measured number decides, and the refusal is `NotReleased`.
+    - Data whose users nearly all have the same value show no spread: that too is `NotReleased`.
+    """
+
+    record_cap: int | None = None
+    name = "tuned"
+
+    @classmethod
+    def from_known(cls, known: Known) -> Tuned:
+        known.only("record_cap", of=cls.name)
+        return cls(record_cap=known.record_cap)
+
+    def check(self, request: Request) -> None:
+        check_cap(self.record_cap, request)
+
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedTuned:
+        self.check(request)
+        counting, epsilon = None, Fraction(request.epsilon)
+        if facts.n_users is None:
+            part = _COUNTING_SHARE * request.epsilon
+            counting = NoiseLaw(kind="laplace", scale=laplace_scale(part, sensitivity=1))
+            epsilon -= Fraction(part)
+        columns = len(request.columns)
+        prepared = PreparedTuned(
+            request=request,
+            epsilon=_down(epsilon / columns),
+            delta=_down(Fraction(request.delta) / columns),
+            facts=facts,
+            record_cap=self.record_cap,
+            counting=counting,
+        )
+        if facts.n_users is not None and prepared.search(facts.n_users) is None:
+            raise InputError(
+                f"nothing is known about the values, and to find their spread takes about {prepared.users_needed():,} "
+                f"users here, but there are {facts.n_users:,}; give threshold= and radius=, or bounds="
+            )
+        return prepared
+
+
+def _down(exact: Fraction) -> float:
+    """The largest float that is at most `exact` >= 0."""
+    value = float(exact)
+    return math.nextafter(value, 0.0) if Fraction(value) > exact else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedTuned(Prepared):
+    """The budget divided; the spread and what follows from it are decided by the draw.
+
+    `epsilon` and `delta` are those of one column; `counting` is the noise of the number of users where it is private.
+    """
+
+    request: Request
+    epsilon: float
+    delta: float
+    facts: PublicFacts
+    record_cap: int | None
+    counting: NoiseLaw | None
+
+    def search(self, n_users: float) -> ScaleSearch | None:
+        return ScaleSearch.plan(n_users, self.epsilon, largest_part=_LARGEST_SCALE_SHARE)
+
+    def users_needed(self) -> int:
+        low, high = 1, 2**60
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.search(middle) is not None else (middle + 1, high)
+        return high
+
+    def users_to_audit(self) -> int:
+        measured = 0.0 if self.counting is None else 3.0 * self.counting.scale
+        return math.ceil(1.1 * self.users_needed() + measured)
+
+    def law(self, table: UserTable) -> Law:
+        if self.counting is None:
+            return self.columns_law(table, table.n_users)
+        return Staged(
+            first=NoisySum(position=[table.n_users], noise=self.counting),
+            then=lambda counted: self.columns_law(table, counted[0]),
+        )
+
+    def columns_law(self, table: UserTable, n_users: int) -> Law:
+        """All columns, for a number of users that is public or was measured."""
+        search = self.search(n_users)
+        if search is None:
+            return _NOTHING
+        return Independent(
+            parts=[self._column_law(table, column, search, n_users) for column in range(len(table.columns))]
+        )
+
+    def _column_law(self, table: UserTable, column: int, search: ScaleSearch, n_users: int) -> Staged:
+        own = replace(
+            table, columns=table.columns[column : column + 1], sums=tuple(table.sums[column : column + 1])
+        )
+        usable = own.counts > 0
+
+        def released(number: int) -> Law:
+            made = self.released(column, search, number, n_users)
+            return _NOTHING if made is None else made.law(own)
+
+        spread = search.law(own.means[usable], int(len(usable) - usable.sum()))
+        return Staged(first=spread, then=released)
+
+    def released(self, column: int, search: ScaleSearch, number: int, n_users: float) -> Prepared | None:
+        """What releases a column once its spread is known, from public and released numbers; None if there is none."""
+        if number == 0:
+            return None
+        rest = _down(Fraction(self.epsilon) - search.epsilon)
+        name = self.request.columns[column : column + 1]
+        request = replace(self.request, columns=name, epsilon=rest, delta=self.delta)
+        facts = replace(self.facts, columns=self.facts.columns[column : column + 1])
+        try:
+            return self._mechanism(float(LENGTHS[number]), n_users, request, facts.columns[0]).prepare(
+                request, facts
+            )
+        except InputError:  # so short or so long that no grid holds it
+            return None
+
+    def _mechanism(self, length: float, n_users: float, request: Request, column: Column) -> Mechanism:
+        """`winsorized` where it can serve, since it has half the noise for one threshold; else `exact`."""
+        relation = request.neighbors
+        serves = relation.users_are_public and (request.per == "user" or relation.counts_are_public)
+        name = "winsorized" if serves else "exact"
+        limit = float(column.limit) / 4.0
+        threshold = min(_WIDTH[name] * max(n_users / 1000.0, 0.5) ** 0.4 * length, limit)
+        radius = min(_FARTHEST * threshold / _CLIP, limit)
+        if serves:
+            return Winsorized(
+                threshold=threshold / _CLIP, radius=radius, record_cap=self.record_cap, clip=_CLIP
+            )
+        return Exact(threshold=threshold, radius=radius, record_cap=self.record_cap)
+
+    def outcome(self, draw: Any) -> Outcome:
+        n_users: float = self.facts.n_users or 0
+        parameters: dict[str, Any] = {}
+        if self.counting is not None:
+            (counted,), draw = draw
+            n_users = counted
+            parameters["users_measured"] = max(counted, 0)
+        search = self.search(n_users)
+        if search is None or draw is None:
+            raise self._refusal(
+                f"there are too few users to find how far they are spread, about {self.users_needed():,} are needed"
+            )
+        outcomes = []
+        for column, (number, rest) in enumerate(draw):
+            made = self.released(column, search, number, n_users)
+            if made is None:
+                raise self._refusal("nearly all users have the same value, so their spread cannot be found")
+            outcomes.append(made.outcome(rest))
+        lengths = [float(LENGTHS[number]) for number, _ in draw]
+        if self.record_cap is not None:
+            parameters["record_cap"] = self.record_cap
+        parameters |= {
+            "spread_of_users": lengths if len(lengths) > 1 else lengths[0],
+            "share_within_spread": round(search.share, 4),
+            "epsilon_of_spread": float(search.epsilon),
+        }
+        rules = [outcome.interval_rule for outcome in outcomes if outcome.interval_rule is not None]
+        return Outcome(
+            values=tuple(outcome.values[0] for outcome in outcomes),
+            parameters=parameters,
+            interval_rule=ColumnIntervals(rules=rules) if len(rules) == len(outcomes) else None,
+        )
+
+    def _refusal(self, reason: str) -> NotReleased:
+        epsilon, delta = self.request.epsilon, self.request.delta
+        spent = f"epsilon = {epsilon:g}" + (f" and delta = {delta:g} are" if delta > 0 else " is")
+        return NotReleased(
+            f"{reason}; {spent} spent; give threshold= and radius=, or bounds=", epsilon=epsilon, delta=delta
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ColumnIntervals:
+    """The intervals of columns that were released one by one."""
+
+    rules: Sequence[IntervalRule]
+
+    def at(self, level: float) -> Interval:
+        each = [rule.at(level) for rule in self.rules]
+        return Interval(
+            level=level,
+            low=tuple(one.low[0] for one in each),
+            high=tuple(one.high[0] for one in each),
+            covers=each[0].covers,
+        )
