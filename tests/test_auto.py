@@ -30,6 +30,7 @@ from hubermean.mechanisms import (
 from hubermean.mechanisms import Tested as Certified
 from hubermean.mechanisms.auto import PreparedAuto
 from hubermean.mechanisms.exact import column_epsilon
+from hubermean.mechanisms.weighed import PreparedWeighed
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
@@ -297,3 +298,62 @@ def test_a_draw_of_exact_is_as_concentrated_as_its_range_says() -> None:
                 assert divergence <= order * 0.8**2 / 8
                 worst = max(worst, divergence / (order * 0.8**2 / 8))
     assert worst > 0.3, "no pair comes near the bound: the search is blind"
+
+
+SMALLER_THAN_PLANNED: list[tuple[str, str, int | None, int, int]] = [
+    ("add-remove", "user", None, 100, 1),
+    ("add-remove", "user", None, 150, 1),
+    ("add-remove", "record", 10, 300, 3),
+    ("replace-user", "record", 10, 1000, 1),
+    ("replace-user", "record", 100, 3000, 5),
+    ("replace-user", "record", 10, 3000, 2),
+]
+
+
+@pytest.mark.parametrize(("relation", "per", "cap", "n_users", "records"), SMALLER_THAN_PLANNED)
+def test_auto_does_not_refuse_where_the_weight_is_less_than_it_planned_for(
+    relation: str, per: str, cap: int | None, n_users: int, records: int
+) -> None:
+    """`tested` is chosen for a guessed weight; what is measured decides whether it may serve or `exact` has to."""
+    generator, noise = np.random.default_rng(4), InsecureSeededNoise(5)
+    asked = Request.checked(("a", "b", "c"), epsilon=1, delta=1e-6, per=per, neighbors=relation)
+    auto = Auto.from_known(Known(threshold=3 * math.sqrt(3), radius=1e6, record_cap=cap))
+    makers = set()
+    for _ in range(5):
+        counts = 1 + generator.poisson(records - 1, n_users)
+        table = UserTable.from_means(generator.normal(size=(n_users, 3)), counts)
+        assert auto.prepare(asked, PublicFacts.of(table, asked.neighbors)).mechanism == "tested"
+        release = release_table(table, asked, auto, noise)
+        makers.add(release.mechanism)
+        assert release.parameters["chosen_by"] == "auto"
+        assert release.parameters[f"{per}s_measured"] >= 0
+    assert makers == ({"tested"} if records == 2 else {"exact"})
+
+
+def test_the_stages_of_auto_spend_what_was_given_and_no_more() -> None:
+    asked = request(3, relation=Neighbors.ADD_REMOVE, epsilon=0.7)
+    inner = Auto.from_known(Known(threshold=5.2, radius=1e6)).prepare(asked, facts(asked, 3000)).inner
+    assert isinstance(inner, PreparedWeighed)
+    weighing = inner.tested.weighing
+    assert weighing is not None
+    spent = 1 / Fraction(weighing.scale)  # of a weight that changes by at most one
+    left = Fraction(inner.exact.request.epsilon)
+    assert left == Fraction(inner.tested.epsilon)
+    assert spent + left <= Fraction(asked.epsilon)
+    assert inner.exact.rate * 2 == column_epsilon(inner.tested.epsilon, asked.delta, columns=3)
+
+
+@pytest.mark.parametrize("users", [150, 450])
+def test_auto_keeps_its_promise_on_either_side_of_the_measured_choice(users: int) -> None:
+    found = hm.audit(
+        "auto",
+        epsilon=1,
+        delta=1e-5,
+        neighbors="add-remove",
+        columns=2,
+        threshold=1,
+        radius=100,
+        users=users,
+        pairs=40,
+    )
+    assert found.kept, found

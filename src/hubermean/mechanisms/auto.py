@@ -4,12 +4,14 @@ Nothing known calls for `tuned`, bounds for `clipped`. A threshold and a radius 
 column, without delta and without a smallest number of users; `tested` and `smooth` release all columns jointly and need
 delta > 0; `winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise from the request
 and from what the neighbour relation makes public, and the least total variance over the columns wins. Neighbours have
-the same request and the same public facts, hence the same choice. Why `tested` column by column is no candidate:
-docs/planning.md.
+the same request and the same public facts, hence the same choice. Where `tested` would have to measure the total weight,
+the choice between it and `exact` is made anew from what was measured (`weighed`), so that a wrong guess costs no
+refusal. Why `tested` column by column is no candidate: docs/planning.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,8 +22,9 @@ from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.smooth import Smooth
-from hubermean.mechanisms.tested import Tested
+from hubermean.mechanisms.tested import PreparedTested, Tested
 from hubermean.mechanisms.tuned import Tuned
+from hubermean.mechanisms.weighed import PreparedWeighed
 from hubermean.mechanisms.winsorized import Winsorized
 from hubermean.user_table import UserTable
 
@@ -85,8 +88,9 @@ class Auto:
 
     Formal guarantees:
     - those of the mechanism that is chosen; its name is in the release;
-    - the choice is a function of the request and of `PublicFacts`. Under `add-remove`, where the number of users is
-      private, it is made for `PublicFacts.planned_users`, a public constant.
+    - the choice is a function of the request and of `PublicFacts`, and of the total weight only where that was measured
+      and is in the release. Under `add-remove`, where the number of users is private, it is made for
+      `PublicFacts.planned_users`, a public constant.
     """
 
     candidates: Sequence[Mechanism]
@@ -124,12 +128,24 @@ class Auto:
         best = best_option(options, delta=request.delta)
         if best is None or best.prepared is None:
             raise options[0].refusal or InputError("no mechanism can serve; name one with mechanism=")
-        return PreparedAuto(mechanism=best.mechanism.name, inner=best.prepared)
+        inner = _with_exact_behind(best.prepared, self.candidates, facts)
+        return PreparedAuto(mechanism=best.mechanism.name, inner=inner)
+
+
+def _with_exact_behind(chosen: Prepared, candidates: Sequence[Mechanism], facts: PublicFacts) -> Prepared:
+    """`tested` with `exact` to fall back on where the weight is private, if `exact` can serve; else as it is."""
+    if isinstance(chosen, PreparedTested) and chosen.weighing is not None:
+        left = replace(chosen.request, epsilon=chosen.epsilon)
+        for candidate in candidates:
+            if isinstance(candidate, Exact):
+                with contextlib.suppress(InputError):
+                    return PreparedWeighed(tested=chosen, exact=candidate.prepare(left, facts))
+    return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedAuto(Prepared):
-    """The mechanism that was chosen; the release carries its name."""
+    """The mechanism that was chosen; the release carries its name, or that of the one a measured weight called for."""
 
     mechanism: str
     inner: Prepared
@@ -149,4 +165,4 @@ class PreparedAuto(Prepared):
     def outcome(self, draw: Any) -> Outcome:
         made = self.inner.outcome(draw)
         parameters = {**made.parameters, "chosen_by": "auto"}
-        return replace(made, mechanism=self.mechanism, parameters=parameters)
+        return replace(made, mechanism=made.mechanism or self.mechanism, parameters=parameters)

@@ -32,12 +32,14 @@ from hubermean.release import Interval
 from hubermean.user_table import UserTable
 
 SHARE = 0.9
-# A prediction counts on users within so much less than the threshold: with one of three deviations, nine in ten are.
-_SAFE_DEPTH = 0.4
+# A prediction counts on users within so much less than the threshold: with one of three deviations, those within two,
+# which is 19 in 20 also where all columns move together; a few hundred of them then hold the share of nine in ten.
+_SAFE_DEPTH = 1 / 3
 _WEIGHING_SHARE = 0.04  # of epsilon: to measure the total weight where it is private
 # The total weight is taken to lie within so many noise scales of what was measured. A low bound costs noise; a high one
-# next to nothing, since it only limits the solver's error.
-_WEIGHED_BELOW, _WEIGHED_ABOVE = 3.0, 40.0
+# next to nothing, since it only limits the solver's error. Beyond the low bound, about once in 180 times, the test may
+# ask for more users than there are.
+_WEIGHED_BELOW, _WEIGHED_ABOVE = 4.5, 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,12 +162,16 @@ class PreparedTested(Prepared):
                 f"mechanism 'tested' needs about {self.needed()} and is planned for {self.planned_weight:,.0f}; raise "
                 "epsilon or delta, or use mechanism='exact'"
             )
-        if plan.test.margin * plan.step > _SAFE_DEPTH * self.geometry.threshold:
+        if not self.is_safe(plan):
             raise InputError(
                 "mechanism 'tested' might refuse to release with so few users; raise epsilon or delta, or use "
                 "mechanism='exact'"
             )
         return (plan.noise_stddev,) * self.geometry.dimension
+
+    def is_safe(self, plan: MarginPlan) -> bool:
+        """Whether users with a good threshold are sure to pass the test."""
+        return plan.test.margin * plan.step <= _SAFE_DEPTH * self.geometry.threshold
 
     @property
     def factor(self) -> float:
@@ -266,8 +272,7 @@ class PreparedTested(Prepared):
         if self.weighing is not None:
             (measured,), draw = draw
             plan = self.weighed_plan(measured)
-            name = "records_measured" if self.request.per == "record" else "users_measured"
-            parameters[name] = max(measured, 0)
+            parameters |= self.measured(measured)
         if plan is None or draw is None:
             raise self._refusal(plan)
         parameters |= {
@@ -282,6 +287,10 @@ class PreparedTested(Prepared):
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
         values = tuple(shrink * value for value in noisy)
         return Outcome(values=values, parameters=parameters, interval_rule=rule)
+
+    def measured(self, weight: int) -> dict[str, int]:
+        """The measured weight, under the name by which a release states it."""
+        return {f"{self.request.per}s_measured": max(weight, 0)}
 
     def _public_plan(self) -> MarginPlan | None:
         return None if self.total_weight is None else self.plan_at(self.total_weight)
