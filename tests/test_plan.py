@@ -220,3 +220,15 @@ def test_few_users_are_warned_by_the_number() -> None:
     assert narrow is not None
     assert wide.error > 100 > 1 > narrow.error
     assert math.isfinite(wide.error)
+
+
+def test_numbers_of_numpy_and_extremes_stay_valid_json() -> None:
+    import numpy as np
+
+    wide = hm.plan(
+        n_users=np.int64(500), epsilon=1, bounds=np.array([0, 6]), per="record", record_cap=np.int64(3)
+    )
+    assert json.loads(wide.to_json())["bounds"] == [0, 6]
+    assert "record_cap=3" in repr(wide)
+    with pytest.raises(hm.InputError, match="scale must be a number"):
+        hm.plan(n_users=500, epsilon=1, scale=1e308)

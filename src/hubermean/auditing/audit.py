@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from hubermean.auditing.search import Finding, Judge, worst_pair
-from hubermean.auditing.worlds import Pair, Scene
+from hubermean.auditing.worlds import Floats, Pair, Scene
 from hubermean.errors import InputError
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
+from hubermean.privacy.arguments import whole, whole_positive
 from hubermean.relations import Neighbors
 from hubermean.reproduce import PaperMechanism
 from hubermean.user_table import UserTable
 
 PAPER = "paper-literal"
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
+MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
 
 
@@ -160,8 +162,13 @@ def audit(
     """
     known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
     chosen = PaperMechanism.from_known(known) if mechanism == PAPER else choose(mechanism, known)
-    if columns < 1 or pairs < 1:
-        raise InputError("columns and pairs must be whole numbers of at least 1")
+    columns, pairs = whole_positive("columns", columns), whole_positive("pairs", pairs)
+    users = None if users is None else whole_positive("users", users)
+    seed = whole("seed", seed)
+    if columns > MOST_COLUMNS or (users or 1) > MOST_USERS:
+        raise InputError(
+            f"columns may be at most {MOST_COLUMNS:,} and users at most {MOST_USERS:,} in an audit"
+        )
     names = UserTable.from_means(np.zeros((1, columns))).columns
     request = Request.checked(names, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
@@ -171,9 +178,12 @@ def audit(
 
 
 def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | None) -> Scene:
-    lengths, centre = _lengths(mechanism, known)
-    cap = known.record_cap or 1
-    caps = (1,) if request.per == "user" else tuple(sorted({1, 2, cap, cap + 1, 10_000}))
+    lengths, centre, units = _lengths(mechanism, known, len(request.columns))
+    own_cap: Any = getattr(mechanism, "record_cap", None)
+    cap = known.record_cap or (own_cap if isinstance(own_cap, int) and own_cap > 0 else 1)
+    # Numbers of records that should not matter (`per="user"`) are varied as well: they might.
+    near = {cap - 1, cap, cap + 1, 2 * cap} - {0} if request.per == "record" else set()
+    caps = tuple(sorted({1, 2, 10_000} | near))
 
     def of(size: int) -> Scene:
         return Scene(
@@ -182,39 +192,47 @@ def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | No
             dimension=len(request.columns),
             lengths=lengths,
             centre=centre,
+            units=units,
             caps=caps,
         )
 
-    if users is not None:
-        return of(users)
-    for size in _SIZES:
-        everyone = np.full((size, len(request.columns)), centre)
+    refusal = None
+    for size in _SIZES if users is None else (users,):
+        everyone = np.tile(centre, (size, 1))
         table = UserTable.from_means(everyone, np.full(size, cap))
         try:
             prepared = mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
-        except InputError:
+        except InputError as refused:
+            refusal = refused
             continue
         if not isinstance(prepared, Prepared):
             raise InputError(
                 "an audit compares laws: make the prepared mechanism a hubermean.mechanisms.Prepared"
             )
-        return of(max(size, prepared.users_to_audit()))
-    return of(_SIZES[-1])
+        return of(size if users is not None else max(size, prepared.users_to_audit()))
+    # Pairs that are all refused from public numbers would tell nothing, and a verdict on them would sound like one.
+    assert refusal is not None
+    raise refusal
 
 
-def _lengths(mechanism: Mechanism, known: Known) -> tuple[tuple[float, ...], float]:
-    """The lengths that matter to a mechanism, by the names under which they are public, and the middle of its range."""
+def _lengths(mechanism: Mechanism, known: Known, columns: int) -> tuple[tuple[float, ...], Floats, Floats]:
+    """The lengths that matter to a mechanism, by the names under which they are public, in units of each column.
+
+    Also the middle of each column's range, and the units.
+    """
     bounds: Any = known.bounds if known.bounds is not None else getattr(mechanism, "bounds", None)
     if bounds is not None:
-        low, high = np.asarray(bounds, dtype=np.float64).reshape(-1, 2)[0].tolist()
-        return (0.5 * (high - low),), 0.5 * (low + high)
+        ends = np.broadcast_to(np.asarray(bounds, dtype=np.float64).reshape(-1, 2), (columns, 2))
+        # Halves first: a difference of the largest numbers is no number.
+        half = 0.5 * ends[:, 1] - 0.5 * ends[:, 0]
+        return (float(half[0]),), 0.5 * ends[:, 0] + 0.5 * ends[:, 1], half / half[0]
     sources: list[tuple[Any, str]] = [(known, "threshold"), (known, "radius")]
     sources += [(mechanism, name) for name in ("threshold", "radius", "scale")]
     given = (getattr(source, name, None) for source, name in sources)
     lengths = {float(length) for length in given if isinstance(length, int | float)} or {1.0}
     if len(lengths) == 1:
         lengths.add(_FAR * max(lengths))
-    return tuple(sorted(lengths)), 0.0
+    return tuple(sorted(lengths)), np.zeros(columns), np.ones(columns)
 
 
 def _verdict(name: str, request: Request, scene: Scene, found: Finding, judged: int, seed: int) -> Audit:

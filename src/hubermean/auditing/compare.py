@@ -33,6 +33,8 @@ _NODES = 15
 _ROTATIONS = 4
 _LEAST_MASS = 1e-15
 _NESTED_CASES = 4
+_DISCRETE_SCALE = 1000.0  # below, the steps of a discrete Gaussian law are told apart one by one
+_TAILS = 38.0  # scales, beyond which a Gaussian law has less than a float can hold
 _DISCRETE_SHIFT = 512  # below, the steps of a discrete Laplace law are told apart one by one
 
 
@@ -99,9 +101,7 @@ def _sums(first: NoisySum, second: NoisySum) -> Loss:
     parts: list[Loss] = []
     for gap, (law, _) in zip(gaps, laws, strict=True):
         if gap > 0.0:
-            parts.append(
-                GaussianShift(shift=gap / law.scale) if law.kind == "gaussian" else _laplace(gap, law.scale)
-            )
+            parts.append(_gaussian(gap, law.scale) if law.kind == "gaussian" else _laplace(gap, law.scale))
     return independent(parts)
 
 
@@ -121,8 +121,20 @@ def _scales(gaps: list[float], laws: list[tuple[NoiseLaw, NoiseLaw]]) -> Loss:
     return GaussianScales(shift=gaps[most] / mine.scale, log_ratio=ratios[most], dimension=1)
 
 
+def _gaussian(gap: float, scale: float) -> Loss:
+    """Two discrete Gaussians of one scale; as continuous ones where the grid is so fine that it makes no difference."""
+    if scale >= _DISCRETE_SCALE or gap != round(gap):
+        return GaussianShift(shift=gap / scale)
+    reach = math.ceil(_TAILS * scale)
+    x = np.arange(-reach, reach + 1, dtype=np.float64)
+    masses = np.exp(-0.5 * (x / scale) ** 2)
+    values = gap * (gap - 2.0 * x) / (2.0 * scale * scale)
+    # The loss grows without bound in the tails, however rarely they are met.
+    return Atoms(values=np.append(values, math.inf), masses=np.append(masses / masses.sum(), 1e-300))
+
+
 def _laplace(gap: float, scale: float) -> Loss:
-    if gap > _DISCRETE_SHIFT:
+    if gap > _DISCRETE_SHIFT or gap != round(gap):
         return LaplaceShift(shift=gap / scale)
     # At x from 0 to the gap the loss is (gap - 2 x) / scale; outside it is constant.
     whole = round(gap)

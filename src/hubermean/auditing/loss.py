@@ -52,19 +52,31 @@ class Atoms:
 
     def plus(self, other: Atoms) -> Atoms:
         """The loss of both, drawn independently; many values are rounded down to a grid of `_MOST_ATOMS`."""
-        values = np.add.outer(self.values, other.values).ravel()
-        masses = np.multiply.outer(self.masses, other.masses).ravel()
-        unmatched = 1.0 - (1.0 - self.unmatched) * (1.0 - other.unmatched)
+        one, two = self._few(), other._few()
+        return Atoms(
+            values=np.add.outer(one.values, two.values).ravel(),
+            masses=np.multiply.outer(one.masses, two.masses).ravel(),
+            unmatched=one.unmatched + two.unmatched - one.unmatched * two.unmatched,
+        )._few()
+
+    def _few(self) -> Atoms:
+        """At most about `_MOST_ATOMS` values, rounded down; an infinite one is what only P can produce."""
+        values, masses, unmatched = self.values, self.masses, self.unmatched
+        finite = values < math.inf
+        if not finite.all():
+            unmatched += float(masses[~finite].sum())
+            values, masses = values[finite], masses[finite]
         if len(values) > _MOST_ATOMS:
             least, most = float(values.min()), float(values.max())
             width = max(most - least, 1e-300) / _MOST_ATOMS
             cells = np.floor((values - least) / width).astype(np.int64)
-            masses = np.bincount(cells, weights=masses)
-            values = least + width * np.arange(len(masses))
+            masses = np.bincount(cells, weights=masses).astype(np.float64)
+            values = least + width * np.arange(len(masses), dtype=np.float64)
         return Atoms(values=values, masses=masses, unmatched=unmatched)
 
 
 _MOST_ATOMS = 2048
+_ABSOLUTE_ERROR, _RELATIVE_ERROR = 1e-14, 1e-8  # of noncentral chi-square probabilities
 NOTHING = Atoms(values=np.zeros(1), masses=np.ones(1))
 EVERYTHING = Atoms(values=np.zeros(1), masses=np.zeros(1), unmatched=1.0)
 
@@ -103,34 +115,51 @@ class GaussianScales:
         return math.inf
 
     def delta(self, epsilon: float) -> float:
-        """The wide law first has its own kernel; the narrow one first follows from it by (1)."""
-        t = math.exp(self.log_ratio)
         if self.log_ratio < 0.0:  # P is the wider one: measure in units of Q's width
-            return self._wide_first(epsilon, self.shift / t, -self.log_ratio)
-        return -math.expm1(epsilon) + math.exp(epsilon) * self._wide_first(
-            -epsilon, self.shift, self.log_ratio
-        )
-
-    def _wide_first(self, epsilon: float, shift: float, log_ratio: float) -> float:
-        if epsilon > 0.0 and shift > 0.0:
-            return math.exp(log_divergence_wide_first(epsilon, shift, log_ratio, self.dimension))
-        return _by_probabilities(epsilon, shift, log_ratio, self.dimension)
+            shift, log_ratio = self.shift / math.exp(self.log_ratio), -self.log_ratio
+            if epsilon > 0.0:
+                # The kernel is for laws apart; so little apart that it makes no difference serves for one centre.
+                apart = max(shift, 1e-9)
+                return math.exp(log_divergence_wide_first(epsilon, apart, log_ratio, self.dimension))
+            return _wide_first(epsilon, shift, log_ratio, self.dimension)
+        return _narrow_first(epsilon, self.shift, self.log_ratio, self.dimension)
 
 
-def _by_probabilities(epsilon: float, shift: float, log_ratio: float, dimension: int) -> float:
-    """H_eps( N(0, t^2 I) || N(shift e_1, I) ) as a difference of noncentral chi-square probabilities."""
-    from scipy import special
+def _wide_first(epsilon: float, shift: float, log_ratio: float, dimension: int) -> float:
+    """H_eps( N(0, t^2 I) || N(shift e_1, I) ), as probabilities of the outside of a ball; for eps <= 0."""
+    wide, narrow = _in_ball(epsilon, shift, log_ratio, dimension)
+    # Less what the probabilities may be off by: an audit must not raise a false alarm.
+    return max(1.0 - wide - math.exp(epsilon) * (1.0 - narrow) - _ABSOLUTE_ERROR, 0.0)
 
-    t2 = math.exp(2.0 * log_ratio)
-    excess = t2 - 1.0
+
+def _narrow_first(epsilon: float, shift: float, log_ratio: float, dimension: int) -> float:
+    """H_eps( N(0, I) || N(shift e_1, t^2 I) ), as probabilities of the inside of a ball.
+
+    Taken from the other order by H_eps(P || Q) = 1 - e^eps + e^eps H_-eps(Q || P) it would drown in rounding as soon as
+    e^eps is large.
+    """
+    # The ball of the other order is measured from the wide law's middle, so the probabilities keep their names.
+    wide, narrow = _in_ball(-epsilon, shift, log_ratio, dimension)
+    if wide <= 0.0:
+        return narrow
+    expected = math.exp(min(epsilon + math.log(wide), 700.0))
+    return max(narrow - expected - _RELATIVE_ERROR * (narrow + expected), 0.0)
+
+
+def _in_ball(epsilon: float, shift: float, log_ratio: float, dimension: int) -> tuple[float, float]:
+    """What N(0, t^2 I) and N(shift e_1, I) have inside the ball beyond which the first is more than e^eps times the
+    second (proofs/gaussian-calibration.md, (2)).
+    """
+    from scipy import special  # deferred: it would dominate the import time of the package
+
+    t2, excess = math.exp(2.0 * log_ratio), math.expm1(2.0 * log_ratio)
     centre = shift * t2 / excess
-    # {ln p/q > eps} is the outside of a ball around centre e_1 (proofs/gaussian-calibration.md, (2)).
     square = 2.0 * t2 / excess * (epsilon + dimension * log_ratio + shift * shift / (2.0 * excess))
     if square <= 0.0:
-        return -math.expm1(epsilon)
-    wide = 1.0 - special.chndtr(square / t2, dimension, centre * centre / t2)
-    narrow = 1.0 - special.chndtr(square, dimension, (centre - shift) ** 2)
-    return max(float(wide - math.exp(epsilon) * narrow), 0.0)
+        return 0.0, 0.0
+    wide = special.chndtr(square / t2, dimension, centre * centre / t2)
+    narrow = special.chndtr(square, dimension, (centre - shift) ** 2)
+    return float(wide), float(narrow)
 
 
 @dataclass(frozen=True, kw_only=True)

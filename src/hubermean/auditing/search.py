@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hubermean.auditing.chains import chain_of, weakest_link
 from hubermean.auditing.compare import compare, readable
 from hubermean.auditing.loss import Loss
 from hubermean.auditing.worlds import SHAPES, Pair, Scene, pair_of, varied
@@ -23,7 +24,9 @@ TOLERANCE = 1e-6
 """What the arithmetic of an audit may be off by, relative to the promise."""
 
 _KEPT = 8
-_SCANNED = ("springs", "brink", "majority")
+_SCANNED = ("springs", "brink", "majority", "missing")
+_PAIRS_PER_CHAIN = 60  # a chain costs about twice the binary digits of the number of users
+_MOST_CHAINED = 50.0  # more epsilon than this tells nothing, and its exponential must stay a number
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +94,15 @@ class Judge:
             slope=_score(worst, 0.5 * promised, target),
         )
 
+    def apart(self, table: UserTable, other: UserTable, users: int) -> float:
+        """The score of two data sets that so many users tell apart, for as many times epsilon: to guide a search."""
+        first, second = self._prepared(table), self._prepared(other)
+        if first is None or second is None:
+            return 0.0 if first is second else math.inf
+        laws = readable(first.law(table)), readable(second.law(other))
+        epsilon = max(min(users * self._request.epsilon, _MOST_CHAINED), self._request.epsilon)
+        return max(_score(compare(*pair), epsilon, self._request.delta) for pair in (laws, laws[::-1]))
+
     def _prepared(self, table: UserTable) -> Prepared | None:
         try:
             return self._mechanism.prepare(self._request, PublicFacts.of(table, self._request.neighbors))
@@ -134,8 +146,8 @@ def worst_pair(
 ) -> tuple[Finding, int]:
     """The worst pair found, and how many were judged.
 
-    The first part of the effort goes to shapes, scanning how many users are in their inner group; the rest varies the
-    worst so far.
+    The first part of the effort goes to shapes, scanning how many users are in their inner group, and to the links of
+    chains; the rest varies the worst so far.
     """
     rng = np.random.default_rng(seed)
     judged = 0
@@ -160,6 +172,10 @@ def worst_pair(
             consider(pair_of(shape, scene, rng, inner=inner))
         else:
             consider(pair_of(SHAPES[(number // 2) % len(SHAPES)], scene, rng))
+    for number in range(min(max(pairs // _PAIRS_PER_CHAIN, 1), pairs - judged)):
+        link = weakest_link(chain_of(number, scene, rng), judge.apart, rng)
+        if link is not None:
+            consider(link)
     while judged < pairs:
         board = boards[str(rng.choice(list(boards)))]
         # The worst is varied most often, the others so that no single hill decides.

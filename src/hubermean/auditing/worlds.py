@@ -7,6 +7,7 @@ threshold, ties, tails, heavy users, users without a usable record.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,18 +63,20 @@ class Pair:
 class Scene:
     """What is public and shapes the search: how many users, which lengths matter to the mechanism, which relation.
 
-    `lengths` are thresholds, radii and the like, smallest first; `centre` is where bounds have their middle.
+    `lengths` are thresholds, radii and the like, smallest first, in units of the column; `centre` is where the bounds
+    of each column have their middle; `caps` are numbers of records that matter.
     """
 
     neighbors: Neighbors
     n_users: int
     dimension: int
     lengths: tuple[float, ...]
-    centre: float
+    centre: Floats
+    units: Floats
     caps: tuple[int, ...]
 
     def place(self, offset: float, axis: Floats) -> Floats:
-        return np.asarray(self.centre + offset * axis)
+        return np.asarray(self.centre + offset * axis * self.units)
 
     def axis(self, rng: Generator) -> Floats:
         """A direction: along the first column, all columns alike, or any."""
@@ -90,7 +93,7 @@ class Scene:
         length = float(rng.choice(self.lengths))
         nudge = rng.choice([0.0, 0.0, 1e-15, -1e-15, 1e-9, -1e-9, 0.01, -0.01, 0.5, -0.5, 1.0, 9.0])
         if rng.random() < 0.1:
-            return float(rng.choice([-1.0, 1.0]) * rng.choice([1e3, 1e9, 1e300]) * length)
+            return float(rng.choice([-1.0, 1.0])) * min(float(rng.choice([1e3, 1e9, 1e300])) * length, 1e300)
         return float(rng.choice([-1.0, 1.0]) * length * (1.0 + nudge) * rng.choice([1.0, 1.0, rng.random()]))
 
     def user(self, rng: Generator, axis: Floats) -> User:
@@ -103,6 +106,8 @@ class Scene:
         return User(mean=tuple(where.tolist()), records=self.some_records(rng))
 
     def some_records(self, rng: Generator) -> int:
+        if rng.random() < 0.1:  # a number of no meaning, as a slip may have made one
+            return int(10.0 ** rng.uniform(0.0, math.log10(max(self.caps) + 1)))
         return int(rng.choice(self.caps))
 
     def changed(self, rng: Generator, axis: Floats) -> tuple[User | None, User | None]:
@@ -171,9 +176,11 @@ def pair_of(shape: str, scene: Scene, rng: Generator, *, inner: int | None = Non
             offsets = np.where(np.arange(n) < inside, np.nan, 0.0)
         case _:  # nobody else has anything usable
             offsets = np.full(n, np.nan)
-    means = scene.place(0.0, axis) + offsets[:, np.newaxis] * axis
+    means = scene.place(0.0, axis) + offsets[:, np.newaxis] * (axis * scene.units)
     if not scanned and rng.random() < 0.3:  # off the grid, and not in line
-        means = means + rng.normal(size=means.shape) * length * float(rng.choice([1e-9, 1e-3, 0.1]))
+        means = means + rng.normal(size=means.shape) * scene.units * (
+            length * float(rng.choice([1e-9, 1e-3, 0.1]))
+        )
     records = rng.choice(scene.caps, n) if rng.random() < 0.5 else np.full(n, scene.some_records(rng))
     before, after = scene.changed(rng, axis)
     if scanned:
@@ -182,8 +189,8 @@ def pair_of(shape: str, scene: Scene, rng: Generator, *, inner: int | None = Non
 
 
 def _across(scene: Scene, rng: Generator, axis: Floats, far: float) -> tuple[User | None, User | None]:
-    """One user from one far side to the other, or between the inner group and a side."""
-    places = [(far, -far), (0.0, far), (-far, 0.0)][int(rng.integers(3))]
+    """One user from one far side to the other, between the inner group and a side, or no longer usable."""
+    places = [(far, -far), (0.0, far), (-far, 0.0), (0.0, math.nan), (math.nan, far)][int(rng.integers(5))]
     records = scene.some_records(rng)
     first, second = (
         User(mean=tuple(scene.place(offset, axis).tolist()), records=records) for offset in places
@@ -209,6 +216,7 @@ def varied(pair: Pair, scene: Scene, rng: Generator) -> Pair:
             means[some] += (
                 float(rng.choice([1e-12, 1e-6, 1e-2, 0.3]))
                 * scene.lengths[0]
+                * scene.units
                 * rng.normal(size=(len(some), scene.dimension))
             )
         case _:

@@ -227,9 +227,9 @@ class PreparedExact(Prepared):
         return Shells(first=np.minimum(first, radius), last=np.maximum(last, -radius), radius=radius)
 
     def law(self, table: UserTable) -> Independent:
-        return Independent(parts=map(partial(self._column_law, table), range(len(table.sums))))
+        return Independent(parts=map(partial(self.column_law, table), range(len(table.sums))))
 
-    def _column_law(self, table: UserTable, column: int) -> Choice:
+    def column_law(self, table: UserTable, column: int) -> Choice:
         """A grid point, counted from the left end."""
         scores, sizes = self.shells(table, column).runs()
         return Choice(costs=scores, sizes=sizes, rate=self.rate)

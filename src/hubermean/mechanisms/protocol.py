@@ -15,6 +15,8 @@ from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any, Literal, Protocol, get_args
 
+import numpy as np
+
 from hubermean.errors import InputError, is_real
 from hubermean.laws import Law
 from hubermean.noise import NoiseSource
@@ -49,7 +51,10 @@ class Known:
     ) -> Known:
         """With numbers of numpy's as Python's own; what is no number is left for the mechanism to refuse."""
         return cls(
-            bounds=bounds, record_cap=_plain(record_cap), threshold=_plain(threshold), radius=_plain(radius)
+            bounds=_plain(bounds),
+            record_cap=_plain(record_cap),
+            threshold=_plain(threshold),
+            radius=_plain(radius),
         )
 
     def spread(self, *, of: str) -> tuple[float, float]:
@@ -199,6 +204,10 @@ class Mechanism(Protocol):
 
 
 def _plain(given: Any) -> Any:
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if isinstance(given, list | tuple):
+        return tuple(_plain(one) for one in given)
     if isinstance(given, bool) or not isinstance(given, Real):
         return given
     return int(given) if isinstance(given, Integral) else float(given)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
-from hubermean.laws import Law, NoisySum, Staged
+from hubermean.laws import Independent, Law, NoisySum, Staged
 from hubermean.mechanisms.exact import PreparedExact
 from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.protocol import Outcome, Prepared
 from hubermean.mechanisms.tested import PreparedTested
 from hubermean.user_table import UserTable
+
+_COLUMNS_KEPT = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +43,14 @@ class PreparedWeighed(Prepared):
         located = self.tested.locate(table)
         weighing = self.tested.weighing
         assert weighing is not None
+        # An audit asks for many measured weights; few columns are kept, so that wide data needs no more memory.
+        column = lru_cache(maxsize=_COLUMNS_KEPT)(partial(self.exact.column_law, table))
 
         def then(measured: list[int]) -> Law:
             plan = self._plan(measured[0])
-            return self.exact.law(table) if plan is None else self.tested.gate(located, plan)
+            if plan is None:
+                return Independent(parts=map(column, range(len(table.sums))))
+            return self.tested.gate(located, plan)
 
         return Staged(first=NoisySum(position=[located.total_weight], noise=weighing), then=then)
 

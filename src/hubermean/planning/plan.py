@@ -18,6 +18,7 @@ from hubermean.mechanisms import (
     Clipped,
     Column,
     Exact,
+    Known,
     Mechanism,
     Option,
     PublicFacts,
@@ -291,6 +292,9 @@ def plan(
     if users > MOST_USERS or width > MOST_COLUMNS:
         raise InputError(f"n_users may be at most 2^40 and columns at most {MOST_COLUMNS:,}")
     spread = positive("scale", scale)
+    if not 1e-100 <= spread <= 1e100:
+        raise InputError(f"scale must be a number from 1e-100 to 1e100, not {scale!r}")
+    known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
     setting = Setting(
         n_users=users,
         epsilon=epsilon,
@@ -299,12 +303,12 @@ def plan(
         scale=spread,
         threshold=None if threshold is None else positive("threshold", threshold),
         radius=RADIUS_IN_SCALES * spread if radius is None else positive("radius", radius),
-        bounds=bounds,
+        bounds=known.bounds,
         per=per,
         neighbors=Neighbors.parse(neighbors),
-        record_cap=record_cap,
+        record_cap=known.record_cap,
     )
     request = setting.request()
-    if bounds is not None:
-        Clipped(bounds=bounds, record_cap=record_cap).check(request)
+    if known.bounds is not None:
+        Clipped(bounds=known.bounds, record_cap=known.record_cap).check(request)
     return Plan.of(replace(setting, epsilon=request.epsilon, delta=request.delta))

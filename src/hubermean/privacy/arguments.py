@@ -37,12 +37,17 @@ def probability(name: str, value: float) -> float:
 
 def whole_positive(name: str, value: SupportsIndex) -> int:
     """`value` as an int if it is an integer of at least 1."""
+    return whole(name, value, least=1)
+
+
+def whole(name: str, value: SupportsIndex, *, least: int = 0) -> int:
+    """`value` as an int if it is an integer of at least `least`."""
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(f"{name} must be an integer of at least 1, not {value!r}") from None
-    if number < 1 or isinstance(value, bool):
-        raise InputError(f"{name} must be an integer of at least 1, not {value!r}")
+        raise InputError(f"{name} must be an integer of at least {least}, not {value!r}") from None
+    if number < least or isinstance(value, bool):
+        raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
     return number
 
 
