@@ -18,7 +18,6 @@ import numpy as np
 
 from hubermean.errors import InputError
 from hubermean.exact import rounded_means
-from hubermean.exact.sums import BLOCK
 from hubermean.laws import Independent, NoisySum, Staged
 from hubermean.mechanisms.interval_choice import Bins
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
@@ -34,6 +33,7 @@ MOST_BINS = 10**9
 _FINEST_GRID_BITS = 30
 _COARSEST_GRID_BITS = 12
 _NOISE_BITS = 44  # the grid is chosen so that the noise scale stays below 2^46 grid units
+_BLOCK = 2**9  # users summed in 64 bits
 _COORDINATE_BITS = 60  # rotated coordinates stay below 2^61 grid units
 
 
@@ -127,6 +127,7 @@ class Winsorized:
             bins=math.ceil(dimension * self.radius / half_width),
             half_width=half_width,
             weight_share=cap / total_weight,
+            clip=self.clip,
         )
         plan = best_plan(task, request.epsilon, request.delta, self.choice_share)
         reach = dimension * Fraction(self.radius)
@@ -241,8 +242,9 @@ class PreparedWinsorized(Prepared):
         position[table.counts == 0] = reach  # at the midpoint, which is public by now
         if self.request.per == "record":
             position *= user_weights(table, self.request, self.cap)
-        # A term is below 2^47, since the grid coarsens as the cap grows, so a block of 2^15 fits 64 bits.
-        return sum(int(position[start : start + BLOCK].sum()) for start in range(0, len(position), BLOCK))
+        # A term is at most 2^53: for large caps the grid stops at its coarsest, where half a bin is at most 2^13
+        # units, a clip at most 64 of them on each side, and a weight 2^32. So a block of 2^9 fits 64 bits.
+        return sum(int(position[start : start + _BLOCK].sum()) for start in range(0, len(position), _BLOCK))
 
     def law(self, table: UserTable) -> Staged:
         """A rotation drawn afresh; per coordinate a bin, then a noisy sum around its midpoint."""
