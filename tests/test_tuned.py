@@ -221,6 +221,60 @@ def test_refusals_say_what_would_help() -> None:
     assert hm.mean_of_user_means(np.random.default_rng(1).normal(size=needed), epsilon=1).mechanism == "tuned"
 
 
+def released_values(means: Any, *, runs: int, relation: Neighbors = REPLACE_USER) -> list[float]:
+    """What was released, of so many runs; refusals left out."""
+    table, noise = UserTable.from_means(means), InsecureSeededNoise(17)
+    values = []
+    for _ in range(runs):
+        try:
+            values.append(prepared(table, relation).run(table, noise).values[0])
+        except hm.NotReleased:
+            continue
+    return values
+
+
+def test_a_tie_never_passes_for_a_spread() -> None:
+    """Constant users under `add-remove` came out as 0.00000003 in place of 7 twice in a hundred runs."""
+    assert released_values(np.full(5000, 7.0), runs=300, relation=Neighbors.ADD_REMOVE) == []
+    rng = np.random.default_rng(18)
+    zeros = np.where(rng.random(3000) < 0.9, 0.0, 20.0)
+    for relation in (REPLACE_USER, Neighbors.ADD_REMOVE):
+        assert released_values(zeros, runs=100, relation=relation) == []
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.78])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_a_cluster_far_away_belongs_to_the_mean(share: float, spread: float) -> None:
+    """Scores jump here; lengths on the wrong side of the jump were chosen in a third of the runs, or refused."""
+    rng = np.random.default_rng(19)
+    means = np.where(rng.random(4000) < share, 0.0, 1e6) + spread * rng.normal(size=4000)
+    values = released_values(means, runs=40)
+    assert len(values) == 40
+    assert np.abs(np.array(values) - means.mean()).max() < 5 * means.std() / 4000**0.5
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_means_far_from_zero_are_found_or_refused(relation: Neighbors) -> None:
+    """Beyond the radius the answer was the radius, without a word."""
+    normal = np.random.default_rng(20).normal(size=3000)
+    for place, spread in ((1.7e9, 1.0), (-1.7e9, 1.0), (5e12, 1e10), (-7.9e12, 1e10)):
+        for value in released_values(place + spread * normal, runs=5, relation=relation):
+            assert value == pytest.approx(place, abs=spread)
+    assert len(released_values(5e12 + 1e10 * normal, runs=5, relation=relation)) == 5
+
+
+def test_what_cannot_be_released_is_refused_before_anything_is_spent() -> None:
+    """These were `NotReleased`, with the epsilon gone, for all data."""
+    means = np.random.default_rng(21).normal(size=200_000)
+    with pytest.raises(hm.InputError, match="epsilon is too small"):
+        hm.mean_of_user_means(means, epsilon=0.005, per="record", record_cap=3, neighbors="replace-user")
+    with pytest.raises(hm.InputError, match="record_cap"):
+        hm.mean_of_user_means(means, epsilon=1, per="record", record_cap=2**32, neighbors="add-remove")
+    counts = np.zeros(200_000, dtype=np.int64)
+    with pytest.raises(hm.InputError, match="no user has a record"):
+        hm.mean_of_user_means(means, counts, epsilon=1, per="record", neighbors="replace-values")
+
+
 def test_users_without_a_value_are_borne() -> None:
     means = np.random.default_rng(13).normal(50.0, 1.0, 4000)
     means[:800] = np.nan

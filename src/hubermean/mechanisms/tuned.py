@@ -16,13 +16,13 @@ from typing import Any
 from hubermean.errors import InputError, NotReleased
 from hubermean.laws import Gate, Independent, Law, NoisySum, Staged
 from hubermean.mechanisms.exact import Exact
-from hubermean.mechanisms.protocol import Column, Known, Mechanism, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.protocol import Known, Mechanism, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap
 from hubermean.mechanisms.winsorized import Winsorized
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import laplace_scale
 from hubermean.release import Interval, IntervalRule
-from hubermean.tuning import LENGTHS, ScaleSearch
+from hubermean.tuning import LENGTHS, PER_OCTAVE, SHORTEST, ScaleSearch
 from hubermean.user_table import UserTable
 
 _COUNTING_SHARE = 0.04  # of epsilon: to measure the number of users where it is private
@@ -32,7 +32,8 @@ _NOTHING = Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
 # noise allows more, and heavy tails need more. `exact` has twice the noise for one threshold.
 _WIDTH = {"winsorized": 1.3, "exact": 0.65}
 _CLIP = 8  # bins a quarter as wide as the threshold find the centre well enough
-_FARTHEST = 9e8  # the mean may lie so far from 0, in units of half a bin
+# The mean may lie so many thresholds from 0. `winsorized` has no more bins than a thousand million.
+_FARTHEST = {"winsorized": 9e8 / _CLIP, "exact": 2.0**40}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,8 @@ class Tuned:
       (proofs/tuning.md, Theorem 1); what the stages spend adds up to no more.
     - Too few users are refused from public numbers before anything is spent; where their number is private, the
       measured number decides, and the refusal is `NotReleased`.
-    - Data whose users nearly all have the same value show no spread: that too is `NotReleased`.
+    - Data of which most users, about four of five, have the same value show no spread: that too is `NotReleased`.
+      So are means too far from 0 to be found, about 10^8 spreads or more.
     """
 
     record_cap: int | None = None
@@ -82,6 +84,7 @@ class Tuned:
                 f"nothing is known about the values, and to find their spread takes about {prepared.users_needed():,} "
                 f"users here, but there are {facts.n_users:,}; give threshold= and radius=, or bounds="
             )
+        prepared.check_release()
         return prepared
 
 
@@ -107,6 +110,30 @@ class PreparedTuned(Prepared):
 
     def search(self, n_users: float) -> ScaleSearch | None:
         return ScaleSearch.plan(n_users, self.epsilon, largest_part=_LARGEST_SCALE_SHARE)
+
+    def check_release(self) -> None:
+        """Refuse, before anything is spent, what no spread could be released with.
+
+        Raises:
+            InputError: why it could not, for the length in the middle of the grid.
+        """
+        n_users = self.facts.planned_users if self.facts.n_users is None else self.facts.n_users
+        planned = n_users if self.search(n_users) is not None else self.users_needed()
+        search = self.search(planned)
+        if search is None:  # no number of users is large enough
+            return
+        numbers = range(SHORTEST, len(LENGTHS), PER_OCTAVE)
+        refusals = []
+        for number in sorted(numbers, key=lambda number: abs(2 * number - len(LENGTHS))):
+            for column in range(len(self.request.columns)):
+                try:
+                    self.prepared_column(column, search, number, planned)
+                except InputError as refusal:
+                    refusals.append(refusal)
+                    break
+            else:
+                return
+        raise refusals[0]
 
     def users_needed(self) -> int:
         low, high = 1, 2**60
@@ -151,32 +178,42 @@ class PreparedTuned(Prepared):
 
     def released(self, column: int, search: ScaleSearch, number: int, n_users: float) -> Prepared | None:
         """What releases a column once its spread is known, from public and released numbers; None if there is none."""
-        if number == 0:
+        if number < SHORTEST:
             return None
+        try:
+            return self.prepared_column(column, search, number, n_users)
+        except InputError:  # so short or so long that no grid holds it
+            return None
+
+    def prepared_column(self, column: int, search: ScaleSearch, number: int, n_users: float) -> Prepared:
+        """The same; InputError if there is none."""
         rest = _down(Fraction(self.epsilon) - search.epsilon)
         name = self.request.columns[column : column + 1]
         request = replace(self.request, columns=name, epsilon=rest, delta=self.delta)
         facts = replace(self.facts, columns=self.facts.columns[column : column + 1])
-        try:
-            return self._mechanism(float(LENGTHS[number]), n_users, request, facts.columns[0]).prepare(
-                request, facts
-            )
-        except InputError:  # so short or so long that no grid holds it
-            return None
+        threshold, radius = self._widths(column, number, n_users)
+        cap = self.record_cap
+        mechanism: Mechanism
+        if self._follower == "winsorized":
+            mechanism = Winsorized(threshold=threshold / _CLIP, radius=radius, record_cap=cap, clip=_CLIP)
+        else:
+            mechanism = Exact(threshold=threshold, radius=radius, record_cap=cap)
+        return mechanism.prepare(request, facts)
 
-    def _mechanism(self, length: float, n_users: float, request: Request, column: Column) -> Mechanism:
+    @property
+    def _follower(self) -> str:
         """`winsorized` where it can serve, since it has half the noise for one threshold; else `exact`."""
-        relation = request.neighbors
-        serves = relation.users_are_public and (request.per == "user" or relation.counts_are_public)
-        name = "winsorized" if serves else "exact"
-        limit = float(column.limit) / 4.0
-        threshold = min(_WIDTH[name] * max(n_users / 1000.0, 0.5) ** 0.4 * length, limit)
-        radius = min(_FARTHEST * threshold / _CLIP, limit)
-        if serves:
-            return Winsorized(
-                threshold=threshold / _CLIP, radius=radius, record_cap=self.record_cap, clip=_CLIP
-            )
-        return Exact(threshold=threshold, radius=radius, record_cap=self.record_cap)
+        relation = self.request.neighbors
+        serves = relation.users_are_public and (self.request.per == "user" or relation.counts_are_public)
+        return "winsorized" if serves else "exact"
+
+    def _widths(self, column: int, number: int, n_users: float) -> tuple[float, float]:
+        """Threshold and radius, for the length of this number."""
+        limit = self.facts.columns[column].limit
+        wide = _WIDTH[self._follower] * max(n_users / 1000.0, 0.5) ** 0.4 * float(LENGTHS[number])
+        threshold = min(wide, float(limit) / 4.0)
+        radius = min(_FARTHEST[self._follower] * threshold, _down(limit - Fraction(threshold)))
+        return threshold, radius
 
     def outcome(self, draw: Any) -> Outcome:
         n_users: float = self.facts.n_users or 0
@@ -194,8 +231,19 @@ class PreparedTuned(Prepared):
         for column, (number, rest) in enumerate(draw):
             made = self.released(column, search, number, n_users)
             if made is None:
-                raise self._refusal("nearly all users have the same value, so their spread cannot be found")
-            outcomes.append(made.outcome(rest))
+                raise self._refusal(
+                    "nearly all users have the same value, or they lie further apart than "
+                    f"{float(LENGTHS[-1]):.2g}, so their spread cannot be found"
+                )
+            outcome = made.outcome(rest)
+            threshold, radius = self._widths(column, number, n_users)
+            if abs(outcome.values[0]) > radius - threshold:
+                # At the edge: the mean may lie anywhere beyond.
+                raise self._refusal(
+                    f"the mean lies too far from 0 for so small a spread, {float(LENGTHS[number]):.3g}; subtract a "
+                    "known number near it from all values"
+                )
+            outcomes.append(outcome)
         lengths = [float(LENGTHS[number]) for number, _ in draw]
         if self.record_cap is not None:
             parameters["record_cap"] = self.record_cap

@@ -2,8 +2,9 @@
 
 For a length b let score_b be the largest number of user means in any interval of that length. One user changes it by at
 most one, and it takes a sort and nothing else. An exponential mechanism over a public grid of lengths picks one whose
-score is near a target. Lengths beyond all data hold everybody and would tie, so longer ones get less weight to begin
-with: a base measure, which costs no privacy. Proof: proofs/tuning.md.
+score reaches a target while that of a somewhat shorter one does not: so the choice is clear also where scores jump, as
+they do for values of a few kinds. Where even the shortest lengths reach it, users tie, and those are chosen: no spread
+was found. A base measure, which costs no privacy, breaks what ties are left. Proof: proofs/tuning.md.
 """
 
 from __future__ import annotations
@@ -19,21 +20,29 @@ from numpy.typing import NDArray
 from hubermean.laws import Choice
 
 Floats = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 PER_OCTAVE = 8
 LENGTHS: Floats = np.exp2(np.arange(-57 * PER_OCTAVE, 43 * PER_OCTAVE + 1) / PER_OCTAVE)
 """The public grid of lengths over all sizes that values are read with, the shortest first."""
 
+SHORTEST = 2
+"""A length is compared with the one so many steps shorter; the first so many, with none, mean "no spread found"."""
+
 _FINENESS = 16  # costs are whole numbers of sixteenths of a user
-_DECAY = 0.8  # nats per octave by which longer lengths weigh less
-_FAR_TOO_LONG = (
-    math.log(1e4) + 2.0
-)  # a length that holds everybody is chosen about once in ten thousand releases
-_PRIOR = 100 * _DECAY  # nats that the data must say against the shortest lengths, which weigh most
+_DECAY = 0.2  # nats per octave by which longer lengths weigh less
+# A length that holds everybody is chosen about once in ten thousand releases: so many nats per length, for the forty or
+# so lengths that the base measure leaves in play beside the two that are right.
+_FAR_TOO_LONG = math.log(1e4) + 3.0
+# So many nats more weigh the shortest lengths. Where most users tie, but not enough of them to reach the target, they
+# go before all other lengths that hold nothing but the tie: those would pass for a spread, and the mean for the tie.
+_NO_SPREAD = math.log(1e4) + 3.0
+_PRIOR = 100 * _DECAY + _NO_SPREAD  # nats that the data must say against the shortest lengths
 # The share of users by which much too short intervals fall behind the target, if values do not tie.
 _GAP = 0.7
 LARGEST_SHARE = 0.94
-SMALLEST_SHARE = 0.5
+# Of less the length would say little about the rest: a second cluster of every seventh user would be cut off unseen.
+SMALLEST_SHARE = 0.85
 
 
 def most_within(values: Floats, length: float) -> int:
@@ -50,7 +59,7 @@ def most_within(values: Floats, length: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleSearch:
-    """What is sought, from public numbers: a length whose best interval holds `target` users.
+    """What is sought, from public numbers: the length from which on the best interval holds `target` users.
 
     Attributes:
         target: how many users; those without a usable record count as inside every interval.
@@ -84,24 +93,30 @@ class ScaleSearch:
         def score(number: int) -> int:
             return most_within(ordered, float(LENGTHS[number])) + idle
 
-        # Scores rise with the length: only those within the cap of the target are needed one by one.
-        first = _first(lambda number: score(number) > self.target - self.cost_cap)
-        beyond = _first(lambda number: score(number) >= self.target + self.cost_cap)
-        costs = np.full(len(LENGTHS), self.cost_cap, dtype=np.int64)
-        for number in range(first, beyond):
-            costs[number] = min(abs(score(number) - self.target), self.cost_cap)
-        # The base measure, as a cost that is the same for all data.
-        octaves = np.arange(len(LENGTHS)) / PER_OCTAVE
-        costs = _FINENESS * costs + np.rint(_FINENESS * 2.0 * _DECAY / float(self.epsilon) * octaves).astype(
-            np.int64
+        # By how many users a score passes the target, told apart up to the cap.
+        passes = _non_decreasing(
+            lambda number: min(max(score(number) - self.target, -self.cost_cap), self.cost_cap), len(LENGTHS)
         )
+        costs = np.maximum(-passes, 0)
+        np.maximum(costs[SHORTEST:], passes[:-SHORTEST], out=costs[SHORTEST:])
+        # The base measure, as a cost that is the same for all data.
+        nats = _DECAY / PER_OCTAVE * np.arange(len(LENGTHS))
+        nats[SHORTEST:] += _NO_SPREAD
+        costs = _FINENESS * costs + np.rint(_FINENESS * 2.0 / float(self.epsilon) * nats).astype(np.int64)
         return Choice(costs=costs, sizes=np.ones_like(costs), rate=self.epsilon / (2 * _FINENESS))
 
 
-def _first(holds: Callable[[int], bool]) -> int:
-    """The first number of a length for which a monotone property holds; the number of lengths if none."""
-    low, high = 0, len(LENGTHS)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+def _non_decreasing(function: Callable[[int], int], count: int) -> IntArray:
+    """All values of a non-decreasing function of 0, ..., count - 1; where both ends agree, so does what is between."""
+    values = np.empty(count, dtype=np.int64)
+    values[0], values[-1] = function(0), function(count - 1)
+    spans = [(0, count - 1)]
+    while spans:
+        low, high = spans.pop()
+        if values[low] == values[high]:
+            values[low:high] = values[low]
+        elif high - low > 1:
+            middle = (low + high) // 2
+            values[middle] = function(middle)
+            spans += [(low, middle), (middle, high)]
+    return values
