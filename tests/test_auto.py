@@ -225,7 +225,7 @@ def test_neighbours_get_the_same_choice(relation: Neighbors, per: str, world: tu
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "give bounds="),
+        ({}, "give record_cap="),
         ({"threshold": 5}, "give radius="),
         ({"radius": 5}, "give threshold="),
         ({"threshold": 5, "radius": 5, "bounds": (0, 1)}, "threshold is not used"),

@@ -157,7 +157,7 @@ def test_auto_follows_what_is_known() -> None:
     assert hm.mean_of_user_means(means, epsilon=1, bounds=(0, 5)).mechanism == "clipped"
     assert hm.mean_of_user_means(means, epsilon=1, threshold=2, radius=50).mechanism == "exact"
     for known, sentence in (
-        ({}, "give bounds="),
+        ({}, "or bounds="),
         ({"threshold": 2}, "give radius="),
         ({"radius": 2}, "give threshold="),
     ):

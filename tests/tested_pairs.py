@@ -106,6 +106,7 @@ def setup_at(
         geometry=geometry,
         total_weight=1,  # not used: the plan is given
         weighing=None,
+        planned_weight=1.0,
     )
     return Setup(prepared=prepared, plan=plan)
 

@@ -4,9 +4,9 @@ Nothing known calls for `tuned`, bounds for `clipped`. A threshold and a radius 
 column, without delta and without a smallest number of users; `tested` and `smooth` release all columns jointly and need
 delta > 0; `winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise from the request
 and from what the neighbour relation makes public, and the least total variance over the columns wins. Neighbours have
-the same request and the same public facts, hence the same choice. Where `tested` would have to measure the total weight,
-the choice between it and `exact` is made anew from what was measured (`weighed`), so that a wrong guess costs no
-refusal. Why `tested` column by column is no candidate: docs/planning.md.
+the same request and the same public facts, hence the same choice. Where `tested` would have to measure the total
+weight, the choice between it and `exact` is made anew from what was measured (`weighed`), so that a wrong guess costs
+no refusal. Why `tested` column by column is no candidate: docs/planning.md.
 """
 
 from __future__ import annotations

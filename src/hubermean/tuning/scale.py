@@ -42,7 +42,7 @@ _PRIOR = 100 * _DECAY + _NO_SPREAD  # nats that the data must say against the sh
 _GAP = 0.7
 LARGEST_SHARE = 0.94
 # Of less the length would say little about the rest: a second cluster of every seventh user would be cut off unseen.
-SMALLEST_SHARE = 0.85
+SMALLEST_SHARE = 0.9
 
 
 def most_within(values: Floats, length: float) -> int:
