@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all check bench wheel clean
+.PHONY: help demo test test-all check bench accuracy hostile scaling wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -27,9 +27,20 @@ check: $(READY)  ## format, lint, types, and who may import what
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## speed beside plain DuckDB, in one process
+bench: $(READY)  ## speed beside plain DuckDB, in one process, and rough accuracy and scaling
 	$(BIN)/python benchmarks/ingest.py
 	$(BIN)/python benchmarks/location.py
+	$(BIN)/python benchmarks/accuracy.py --quick
+	$(BIN)/python benchmarks/scaling.py --quick
+
+accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; twenty minutes
+	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
+
+hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
+	$(BIN)/python benchmarks/hostile.py --plot docs/img/hostile.svg
+
+scaling: $(READY)  ## time and memory against users and columns, into docs/scaling.md
+	$(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.png
 
 wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build

@@ -1,95 +1,293 @@
-"""Mean squared error beside the non-private mean's, epsilon = 1, thresholds tuned on separate draws.
+"""Mean squared error over the non-private mean's, epsilon = 1, thresholds tuned on separate draws.
 
-Per law, number of users n and records per user m: the error of each mechanism over that of the plain mean of
-user means, with its standard error. The true mean is drawn at random for each data set, since a mechanism that
-works with bins around zero would be lucky there. Seeded noise: this is a simulation, not a release.
+    python benchmarks/accuracy.py [--quick] [--json FILE] [--markdown docs/accuracy.md]
+
+Per law of records, number of users n and records per user m: the squared error of each mechanism against the true
+mean, over that of the plain mean of user means, d sigma^2/(n m). All mechanisms see the same data sets. The luck of
+those data sets is taken out by regression on the plain mean's own error, whose expectation is known; the ratio without
+that, and the ratio to the plain mean's error on the same draws ("paired"), are reported as well. Standard errors are in
+brackets. One process, one core.
 """
 
+from __future__ import annotations
+
 import argparse
-from collections.abc import Callable
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
-from hubermean.api import release_table
-from hubermean.mechanisms import Clipped, Exact, Mechanism, Request, Winsorized
-from hubermean.noise.insecure import InsecureSeededNoise
-from hubermean.relations import Neighbors
-from hubermean.user_table import UserTable
+from accuracy_report import print_header, print_row, write_markdown
+from contestants import (
+    DELTA,
+    IN_ONE_COLUMN,
+    IN_SEVERAL,
+    Choices,
+    Contestant,
+    Drawn,
+    Judged,
+)
+from draws import LAWS, Case
 
-RADIUS = 100.0
-LAWS: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], np.ndarray], float, float]] = {
-    "uniform": (lambda g, size: g.uniform(-1, 1, size), 0.0, 3**-0.5),
-    "gaussian": (lambda g, size: g.standard_normal(size), 0.0, 1.0),
-    "lomax(4)": (lambda g, size: g.pareto(4.0, size), 1 / 3, (4 / (9 * 2)) ** 0.5),
-}
-MECHANISMS: dict[str, Callable[[float], Mechanism]] = {
-    "exact": lambda spread: Exact(threshold=spread, radius=RADIUS),
-    "winsorized": lambda spread: Winsorized(threshold=spread, radius=RADIUS),
-    # What somebody who knows the radius alone would do; bounds around the true mean would give the answer away.
-    "clipped to the radius": lambda _: Clipped(bounds=(-RADIUS, RADIUS)),
-}
+USERS = (100, 300, 1_000, 10_000)
+RECORDS = (1, 10, 100)
+COLUMNS = 3  # of `tested`
+# The targets, in one place.
+WORST = {100: 2.5, 300: 2.2, 1_000: 2.1, 10_000: 1.5}  # `exact`, every law and m
+TYPICAL = {100: 1.8, 300: 1.45, 1_000: 1.2, 10_000: 1.05}  # `exact`, Gaussian, m = 10
+SEVERAL = {1_000: 2.8, 10_000: 1.7}  # `tested`, three columns, delta = 1e-5
+LEAST_CHANCE = 0.99  # of a release by `tested`
+TUNED_CHANCE = 0.995  # the same while tuning, less one standard error
 
-
-class Draws:
-    """Data sets of one case with a random true mean each, as user means."""
-
-    def __init__(self, law: str, n: int, m: int, seed: int) -> None:
-        self._sample, self._mean, self._deviation = LAWS[law]
-        self._n, self._m = n, m
-        self._generator = np.random.default_rng(seed)
-        self.spread = self._deviation / m**0.5
-
-    def next(self) -> tuple[np.ndarray, float]:
-        centre = self._generator.uniform(-RADIUS / 2, RADIUS / 2)
-        rows = self._sample(self._generator, (self._n, self._m))
-        return rows.mean(axis=1) - self._mean + centre, centre
+COARSE = tuple(0.5 * 2 ** (step / 2) for step in range(11))
+FINE = tuple(2 ** (step / 8) for step in (-2, 2))
+_FINALISTS = 5
+TUNING_STEP = 60  # draws at a time
+PRECISE, PRECISE_CHANCE = 0.005, 0.0005  # standard errors at which no more draws are needed
+TUNING_SEED, RUN_SEED, NOISE_SEED = 2, 4, 5
 
 
-def squared_errors(make: Callable[[float], Mechanism], spread: float, draws: Draws, runs: int) -> np.ndarray:
-    request = Request(columns=("mean",), epsilon=1.0, delta=0.0, neighbors=Neighbors.REPLACE_USER, per="user")
-    noise = InsecureSeededNoise(5)
-    errors = []
-    for _ in range(runs):
-        means, truth = draws.next()
-        release = release_table(UserTable.from_means(means), request, make(spread), noise)
-        errors.append((release.values[0] - truth) ** 2)
-    return np.array(errors)
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One mechanism in one case; every ratio with its standard error.
+
+    Attributes:
+        ratio: to d sigma^2/(n m), with the luck of the draws taken out; the figure that is judged.
+        paired: the ratio of two means over the same draws.
+        formula: to d sigma^2/(n m) as it is.
+        drawn: `ratio` for one actual draw of noise per data set in place of the noise's expectation.
+        total: `ratio` with answers further off than `FAR` deviations counted by their chance, however rare.
+        far: the chance of such an answer, where the law tells.
+        chance: of a release.
+    """
+
+    mechanism: str
+    law: str
+    users: int
+    records: int
+    columns: int
+    runs: int
+    ratio: float
+    error: float
+    paired: float
+    paired_error: float
+    formula: float
+    formula_error: float
+    drawn: float
+    drawn_error: float
+    total: float
+    far: float
+    chance: float
+    factor: float | None
+    share: float | None
+    target: float | None
+
+    @property
+    def met(self) -> bool | None:
+        if self.target is None:
+            return None
+        return self.ratio <= self.target and self.chance >= LEAST_CHANCE
+
+    @property
+    def close(self) -> bool:
+        """The target lies within two standard errors, so the verdict could be luck."""
+        return self.target is not None and abs(self.ratio - self.target) < 2.0 * self.error
+
+
+def target_of(mechanism: str, case: Case) -> float | None:
+    if mechanism == "tested":
+        return SEVERAL.get(case.users)
+    if mechanism == "exact":
+        typical = case.law == "Gaussian" and case.records == 10
+        return (TYPICAL if typical else WORST).get(case.users)
+    return None
+
+
+class Tuning:
+    """The threshold, and share, of least error on the tuning draws: a coarse grid on a few of them, then finalists and
+    their neighbours on as many as it takes to know the error to half a percent, or on all.
+
+    A choice is rated by its error plus one standard error. With the error alone, a threshold so narrow that the answer
+    is nearly a median would win too often by luck: it follows the plain mean least, so its estimate scatters most.
+    """
+
+    def __init__(self, contestant: Contestant, data: Sequence[Drawn]) -> None:
+        self._contestant, self._data = contestant, data
+        self._plain = np.array([one.plain_error for one in data])
+        self._unit = len(data[0].truth) * contestant.spread**2 / len(data[0].means)
+        self._judged: dict[float, list[dict[Choices, Judged]]] = {}
+
+    def best(self) -> Choices:
+        if not self._contestant.tunes:
+            return Choices(factor=1.0)
+        finalists = sorted(COARSE, key=lambda factor: self._rate(factor).rating)[:_FINALISTS]
+        middle = min(finalists, key=lambda factor: self._rate_well(factor).rating)
+        candidates = [*finalists, *(middle * step for step in FINE)]
+        return min((self._rate_well(factor) for factor in candidates), key=lambda one: one.rating).choices
+
+    def _rate_well(self, factor: float) -> Rated:
+        rated = self._rate(factor)
+        while not rated.precise and len(self._judged[factor]) < len(self._data):
+            rated = self._rate(factor, more=TUNING_STEP)
+        return rated
+
+    def _rate(self, factor: float, *, more: int = 0) -> Rated:
+        """The best share at this threshold; draws that were judged before are not judged again."""
+        judged = self._judged.setdefault(factor, [])
+        wanted = max(len(judged) + more, TUNING_STEP)
+        judged.extend(self._contestant.judge_shares(factor, one) for one in self._data[len(judged) : wanted])
+        rated = [self._rating(choices, [one[choices] for one in judged]) for choices in judged[0]]
+        nothing = Choices(factor=factor, share=self._contestant.shares[0])
+        return min(
+            [*rated, Rated(rating=math.inf, choices=nothing, precise=True)], key=lambda one: one.rating
+        )
+
+    def _rating(self, choices: Choices, found: Sequence[Judged]) -> Rated:
+        errors, chances = (np.array([getattr(one, name) for one in found]) for name in ("error", "chance"))
+        chance, chance_error = mean_and_error(chances, np.ones(len(chances)))
+        if chance - chance_error < TUNED_CHANCE:
+            # Beyond any error, and less for more releases.
+            return Rated(
+                rating=1e100 * (2.0 - chance), choices=choices, precise=chance_error <= PRECISE_CHANCE
+            )
+        ratio, error = adjusted(errors, self._plain[: len(errors)], self._unit, chances)
+        precise = error <= PRECISE * ratio and chance_error <= PRECISE_CHANCE
+        return Rated(rating=ratio + error, choices=choices, precise=precise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated:
+    """A choice, how good it looks on the tuning draws, and whether that is known well enough."""
+
+    rating: float
+    choices: Choices
+    precise: bool
+
+
+def run_case(case: Case, *, runs: int, tuning: int) -> Iterator[Result]:
+    """All contestants of a case on the same draws; one column is the first of several."""
+    key = [case.users, case.records, list(LAWS).index(case.law)]
+    generators = [np.random.default_rng([seed, *key]) for seed in (TUNING_SEED, RUN_SEED)]
+    groups = [(1, IN_ONE_COLUMN, 0.0)]
+    if case.columns > 1:
+        groups.append((case.columns, IN_SEVERAL, DELTA))
+    samples = [case.draw(generators[0]) for _ in range(tuning)]
+    field: list[tuple[int, Contestant, Choices]] = []
+    for columns, kinds, delta in groups:
+        data = [Drawn.of(means[:, :columns], truth[:columns]) for means, truth in samples]
+        for kind in kinds:
+            contestant = kind(data[0], case.spread, delta=delta, seed=NOISE_SEED)
+            field.append((columns, contestant, Tuning(contestant, data).best()))
+    plain = {columns: np.empty(runs) for columns, _, _ in groups}
+    judged: list[list[Judged]] = [[] for _ in field]
+    for run in range(runs):
+        means, truth = case.draw(generators[1])
+        fresh = {columns: Drawn.of(means[:, :columns], truth[:columns]) for columns, _, _ in groups}
+        for columns, data_set in fresh.items():
+            plain[columns][run] = data_set.plain_error
+        for found, (columns, contestant, choices) in zip(judged, field, strict=True):
+            found.append(contestant.judge(choices, fresh[columns]))
+    for found, (columns, contestant, choices) in zip(judged, field, strict=True):
+        yield _result(contestant, case, columns, choices, found, plain[columns])
+
+
+def _result(
+    contestant: Contestant,
+    case: Case,
+    columns: int,
+    choices: Choices,
+    found: Sequence[Judged],
+    plain: np.ndarray,
+) -> Result:
+    errors, chances, drawn, total, far = (
+        np.array([getattr(one, name) for one in found])
+        for name in ("error", "chance", "drawn", "total", "far")
+    )
+    unit = columns * case.spread**2 / case.users
+    seen = np.isfinite(drawn)
+    ratio, error = adjusted(errors, plain, unit, chances)
+    drawn_ratio, drawn_error = adjusted(drawn[seen], plain[seen], unit, np.ones(int(seen.sum())))
+    paired, paired_error = paired_ratio(errors, plain, chances)
+    formula, formula_error = mean_and_error(errors / unit, chances)
+    return Result(
+        mechanism=contestant.name,
+        law=case.law,
+        users=case.users,
+        records=case.records,
+        columns=columns,
+        runs=len(plain),
+        ratio=ratio,
+        error=error,
+        paired=paired,
+        paired_error=paired_error,
+        formula=formula,
+        formula_error=formula_error,
+        drawn=drawn_ratio,
+        drawn_error=drawn_error,
+        total=adjusted(total, plain, unit, chances)[0],
+        far=float(far.mean()),
+        chance=float(chances.mean()),
+        factor=choices.factor if contestant.tunes else None,
+        share=choices.share,
+        target=target_of(contestant.name, case),
+    )
+
+
+def adjusted(errors: np.ndarray, plain: np.ndarray, unit: float, weights: np.ndarray) -> tuple[float, float]:
+    """E[errors] / unit: E[plain] = unit is known, so what the draws add to `plain` tells what they add to `errors`."""
+    if len(errors) < 2:
+        return math.nan, math.nan
+    slope = np.cov(errors, plain)[0, 1] / plain.var(ddof=1)
+    return mean_and_error((errors - slope * (plain - unit)) / unit, weights)
+
+
+def paired_ratio(errors: np.ndarray, plain: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """A ratio of means over the same draws, and its standard error by the delta method."""
+    ratio = float(np.average(errors, weights=weights) / plain.mean())
+    return ratio, mean_and_error((errors - ratio * plain) / plain.mean(), weights)[1]
+
+
+def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    return float(np.average(values, weights=weights)), float(values.std(ddof=1) / len(values) ** 0.5)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--tuning-runs", type=int, default=120)
-    parser.add_argument("--users", type=int, nargs="+", default=[100, 300, 1000, 10_000])
-    parser.add_argument("--records", type=int, nargs="+", default=[1, 10, 100])
-    parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=list(LAWS))
-    parser.add_argument("--mechanisms", nargs="+", default=list(MECHANISMS), choices=list(MECHANISMS))
-    options = parser.parse_args()
-    print(
-        f"MSE over the non-private mean's, epsilon = 1, {options.runs} runs (standard error); threshold in deviations"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for n in options.users:
+    parser.add_argument("--runs", type=int, default=1000, help="data sets per case")
+    parser.add_argument("--tuning-runs", type=int, default=300, help="separate data sets for tuning, at most")
+    parser.add_argument("--users", type=int, nargs="+", default=USERS)
+    parser.add_argument("--records", type=int, nargs="+", default=RECORDS)
+    parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=list(LAWS))
+    parser.add_argument("--quick", action="store_true", help="few draws: about a minute, rough")
+    parser.add_argument("--json", type=Path, help="write all results to this file")
+    parser.add_argument("--markdown", type=Path, help="write the page docs/accuracy.md to this file")
+    options = parser.parse_args()
+    runs, tuning = (30, 10) if options.quick else (options.runs, options.tuning_runs)
+    print_header(runs, tuning)
+    results: list[Result] = []
+    started = time.perf_counter()
+    for users in options.users:
         for law in options.laws:
-            for m in options.records:
-                plain = Draws(law, n, m, seed=1).spread ** 2 / n
-                cells = []
-                for name in options.mechanisms:
-                    tuning = Draws(law, n, m, seed=2)
-                    factors = np.array([0.7, 1, 1.5, 2, 2.5, 3, 4, 6, 9, 14])
-                    tuned = [
-                        squared_errors(
-                            MECHANISMS[name], factor * tuning.spread, tuning, options.tuning_runs
-                        ).mean()
-                        for factor in factors
-                    ]
-                    best = factors[int(np.argmin(tuned))]
-                    fresh = Draws(law, n, m, seed=3)
-                    errors = (
-                        squared_errors(MECHANISMS[name], best * fresh.spread, fresh, options.runs) / plain
-                    )
-                    deviation = errors.std() / len(errors) ** 0.5
-                    cells.append(f"{name} {errors.mean():5.2f} ({deviation:.2f}) at {best:g}")
-                print(f"n = {n:>6,}  {law:<9} m = {m:<4} " + "   ".join(cells), flush=True)
+            for records in options.records:
+                columns = COLUMNS if users in SEVERAL else 1
+                case = Case(law=law, users=users, records=records, columns=columns)
+                row = list(run_case(case, runs=runs, tuning=tuning))
+                print_row(row)
+                results += row
+    verdicts = [one.met for one in results if one.met is not None]
+    minutes = (time.perf_counter() - started) / 60.0
+    print(f"\n{sum(verdicts)} of {len(verdicts)} targets met; {minutes:.1f} minutes")
+    if options.json:
+        rows = [asdict(one) | {"met": one.met, "close": one.close} for one in results]
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.markdown:
+        write_markdown(options.markdown, results, runs=runs, tuning=tuning)
 
 
 if __name__ == "__main__":

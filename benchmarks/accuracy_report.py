@@ -1,0 +1,275 @@
+"""How the accuracy benchmark shows its results: lines for a terminal, and the page docs/accuracy.md."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from contestants import FAR, SHARES
+from draws import RADIUS
+
+BESIDE = ("winsorized", "literal", "clipped")
+
+
+class Shown(Protocol):
+    """What of a result is shown; see `accuracy.Result`."""
+
+    mechanism: str
+    law: str
+    users: int
+    records: int
+    columns: int
+    ratio: float
+    error: float
+    paired: float
+    paired_error: float
+    formula: float
+    formula_error: float
+    drawn: float
+    drawn_error: float
+    total: float
+    far: float
+    chance: float
+    factor: float | None
+    share: float | None
+    target: float | None
+
+    @property
+    def met(self) -> bool | None: ...
+
+    @property
+    def close(self) -> bool: ...
+
+
+PAGE = """# Accuracy
+
+Mean squared error against the true mean, over that of the non-private mean of user means, at epsilon = 1. A ratio of 1
+is what no privacy would give. This page is written by
+
+```
+make accuracy     # about twenty minutes; python benchmarks/accuracy.py --quick for a rough one
+```
+
+## What it says
+
+{says}
+
+## How it is measured
+
+- {runs:,} data sets per case. Thresholds are tuned on up to {tuning} others, over a grid of steps of a factor 2^(1/2),
+  then 2^(1/4) around the best. A threshold is rated by its error plus one standard error, on as many draws as it takes
+  to know it to half a percent. Every mechanism is tuned alike and sees the same data sets. `T` is in deviations of a
+  user mean.
+- `tested` also tunes its public `share` over {shares}; a choice that releases less than 99.5% of the time on
+  the tuning draws, less one standard error, is out. Its errors are those of what was released.
+- The true mean is uniform in [-{half:g}, {half:g}] per column, so no grid of bins is lucky. Everybody is told the
+  radius {radius:g}; `clipped` takes it as its bounds.
+- The denominator is the formula d sigma^2/(n m). The luck of the draws is taken out by regression on the plain mean's
+  own error, whose expectation that is. `paired` is the ratio of two averages over the same draws and `formula` the
+  ratio without regression: the same quantity, with more scatter. Standard errors are in brackets.
+- The noise of `exact`, `tested` and the literal paper is averaged out by its law; that of the others is drawn
+  once per data set. `drawn` is the ratio with one actual draw per data set, as a check.
+- `far` is the chance of an answer more than {far:g} deviations of a user mean off. The law of `exact` tells it; in
+  {runs:,} draws it does not show. The ratio leaves such answers out, `with far` counts them by their chance. For
+  `winsorized` there is only what was drawn: a ratio in the thousands means that it chose a wrong bin now and then.
+- delta is 0 for `exact`, `winsorized` (WME) and `clipped` in one column, 1e-5 in three. The literal paper is run for a
+  delta of 1e-5, which in one column it does not keep: its constants give 1.28e-3 ([paper.md](paper.md)).
+- A verdict is `close` where the target is within two standard errors.
+
+## One column: `exact`
+
+{exact}
+
+## Three columns, delta = 1e-5: `tested`
+
+{tested}
+"""
+
+
+def number(value: float) -> str:
+    """Three digits that matter, without an exponent where people write none."""
+    if not math.isfinite(value):
+        return "-"
+    if value >= 1e6:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if value >= 1.095 else f"{value:.3f}"
+
+
+def with_error(value: float, error: float) -> str:
+    return f"{number(value)} ({_error(error)})"
+
+
+def _error(value: float) -> str:
+    """One or two digits that matter."""
+    return number(value) if not value < 1.0 else f"{value:.2f}" if value >= 0.0095 else f"{value:.1g}"
+
+
+def verdict(one: Shown) -> str:
+    if one.met is None:
+        return ""
+    return ("PASS" if one.met else "FAIL") + (", close" if one.close else "")
+
+
+def at(one: Shown) -> str:
+    """The tuned threshold, in deviations of a user mean."""
+    return "" if one.factor is None else f" @{one.factor:.2g}"
+
+
+def print_header(runs: int, tuning: int) -> None:
+    print(
+        f"MSE over the non-private mean's (standard error) @ tuned threshold in deviations of a user mean.\n"
+        f"epsilon = 1, replace-user, {runs} runs, thresholds tuned on up to {tuning} other draws, radius {RADIUS:g}, "
+        f"true mean uniform within half of it.\n"
+        f"delta = 0 for exact, winsorized and clipped in one column; 1e-5 for everything in three columns.\n"
+        f"literal: the paper as printed for delta = 1e-5, which it does NOT keep in one column (1.28e-3; "
+        f"docs/paper.md).\n"
+        f"clipped: bounds are the radius. 'far': chance of an answer more than {FAR:g} deviations off; 'with far': the "
+        f"ratio with those counted.\n"
+        f"'close': the target is within two standard errors.\n"
+    )
+    print(
+        f"{'users':>6} {'law':<9}{'m':>4}  d {'mechanism':<10}{'ratio':>15} {'at':<6}{'target':>7}  {'verdict':<12}"
+        f"{'released':<9}{'far':>8}{'with far':>9}  " + "".join(f"{name:>24}" for name in BESIDE)
+    )
+
+
+def print_row(results: Sequence[Shown]) -> None:
+    for columns in sorted({one.columns for one in results}):
+        first, *others = (one for one in results if one.columns == columns)
+        share = f"/{first.share:g}" if first.share is not None else ""
+        cells = "".join(f"{with_error(one.ratio, one.error) + at(one):>24}" for one in others)
+        far, total = (f"{first.far:.0e}", number(first.total)) if math.isfinite(first.far) else ("", "")
+        print(
+            f"{first.users:>6,} {first.law:<9}{first.records:>4}  {columns} {first.mechanism:<10}"
+            f"{with_error(first.ratio, first.error):>15}{at(first) + share:<7}"
+            f"{'' if first.target is None else format(first.target, 'g'):>7}  {verdict(first):<12}"
+            f"{first.chance:<9.2%}{far:>8}{total:>9}  {cells}",
+            flush=True,
+        )
+
+
+def write_markdown(path: Path, results: Sequence[Shown], *, runs: int, tuning: int) -> None:
+    exact = [one for one in results if one.mechanism == "exact"]
+    tested = [one for one in results if one.mechanism == "tested"]
+    says = (
+        textwrap.fill(f"{place}. {sentence}", 110, subsequent_indent="   ", break_on_hyphens=False)
+        for place, sentence in enumerate(_sentences(results, exact, tested), start=1)
+    )
+    page = PAGE.format(
+        says="\n".join(says),
+        runs=runs,
+        tuning=tuning,
+        shares=", ".join(f"{share:g}" for share in SHARES),
+        half=RADIUS / 2,
+        radius=RADIUS,
+        far=FAR,
+        exact="\n".join(
+            [
+                *_heading("exact", "far", "with far"),
+                *(_line(one, results, [f"{one.far:.0e}", number(one.total)]) for one in exact),
+            ]
+        ),
+        tested="\n".join(
+            [
+                *_heading("tested", "share", "released"),
+                *(_line(one, results, [f"{one.share:g}", f"{one.chance:.2%}"]) for one in tested),
+            ]
+        ),
+    )
+    path.write_text(page)
+
+
+def _heading(name: str, *own: str) -> list[str]:
+    cells = [
+        "n",
+        "law",
+        "m",
+        f"`{name}`",
+        "T",
+        "target",
+        "verdict",
+        "paired",
+        "formula",
+        "drawn",
+        *own,
+        *BESIDE,
+    ]
+    left = ("law", "verdict")
+    rules = ["---" if cell in left else "--:" for cell in cells]
+    return ["| " + " | ".join(cells) + " |", "|" + "|".join(rules) + "|"]
+
+
+def _line(one: Shown, results: Sequence[Shown], own: Sequence[str]) -> str:
+    key = (one.law, one.users, one.records, one.columns)
+    beside = {
+        other.mechanism: with_error(other.ratio, other.error)
+        for other in results
+        if (other.law, other.users, other.records, other.columns) == key
+    }
+    cells = [
+        f"{one.users:,}",
+        one.law,
+        str(one.records),
+        f"**{number(one.ratio)}** ({_error(one.error)})",
+        f"{one.factor:.2g}",
+        "" if one.target is None else f"{one.target:g}",
+        verdict(one),
+        with_error(one.paired, one.paired_error),
+        with_error(one.formula, one.formula_error),
+        with_error(one.drawn, one.drawn_error),
+        *own,
+        *(beside[name] for name in BESIDE),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _sentences(results: Sequence[Shown], exact: Sequence[Shown], tested: Sequence[Shown]) -> Iterable[str]:
+    """Five, each from the numbers."""
+    if exact:
+        usual = [one for one in exact if one.law == "Gaussian" and one.records == 10]
+        yield (
+            f"`exact`, in the worst case over laws and m: {_per_size(exact, max)}; for Gaussian records, ten per user: "
+            f"{_per_size(usual, max)}."
+        )
+    if tested:
+        yield (
+            f"`tested` in three columns, in the worst case: {_per_size(tested, max)}; released in at least "
+            f"{min(one.chance for one in tested):.2%} of runs."
+        )
+    beside = {name: [one for one in results if one.mechanism == name and one.columns == 1] for name in BESIDE}
+    medians = "; ".join(
+        f"{name}: {_per_size(found, statistics.median)}" for name, found in beside.items() if found
+    )
+    yield f"Beside them in one column, the median over laws and m: {medians}."
+    missed = [one for one in results if one.met is False]
+    judged = [one for one in results if one.met is not None]
+    names = "; ".join(
+        f"{one.mechanism}, n = {one.users:,}, {one.law}, m = {one.records}: {with_error(one.ratio, one.error)} "
+        f"for {one.target:g}, released {one.chance:.2%}"
+        for one in missed
+    )
+    met = f"{len(judged) - len(missed)} of {len(judged)} targets are met"
+    yield f"{met}; missed: {names}." if missed else f"{met}."
+    if exact:
+        worst = max(exact, key=lambda one: one.far)
+        others = max((one.far for one in exact if one.users > worst.users), default=0.0)
+        yield (
+            f"With {worst.users:,} users `exact` has a chance of up to {worst.far:.0e} to answer anywhere within the "
+            f"radius, which a thousand runs do not show and which alone brings the expected ratio to "
+            f"{number(max(one.total for one in exact))} at worst; a smaller radius or more users help (with more "
+            f"users here that chance is at most {others:.0e})."
+        )
+
+
+def _per_size(results: Sequence[Shown], of: Callable[[Sequence[float]], float]) -> str:
+    sizes = sorted({one.users for one in results})
+    return ", ".join(
+        f"{number(of([one.ratio for one in results if one.users == size]))} at n = {size:,}" for size in sizes
+    )
