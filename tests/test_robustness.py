@@ -7,7 +7,7 @@ import pytest
 
 from hostile_bounds import Honest, gaussian_length, gradient_of_exact, gradient_of_tested, noise_as_users
 from hubermean.api import release_table
-from hubermean.laws import Choice
+from hubermean.laws import Choice, Gate
 from hubermean.location import huber_location
 from hubermean.mechanisms import Clipped, PublicFacts, Request, tested
 from hubermean.mechanisms.exact import Exact, PreparedExact
@@ -120,7 +120,8 @@ def test_tested_refuses_rather_than_moves_when_too_many_are_hostile(columns: int
         request, PublicFacts.of(table, request.neighbors)
     )
     assert isinstance(prepared, tested.PreparedTested)
-    law = prepared.tested_law(table, prepared._public_plan())
+    law = prepared.law(table)
+    assert isinstance(law, Gate)
     assert law.passes / 2**law.bits <= 1e-5
 
 
