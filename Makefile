@@ -31,7 +31,7 @@ bench: $(READY)  ## speed beside plain DuckDB, in one process, and rough accurac
 	$(BIN)/python benchmarks/ingest.py
 	$(BIN)/python benchmarks/location.py
 	$(BIN)/python benchmarks/accuracy.py --quick
-	$(BIN)/python benchmarks/scaling.py --quick
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --quick
 
 accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; twenty minutes
 	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
@@ -40,7 +40,7 @@ hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
 	$(BIN)/python benchmarks/hostile.py --plot docs/img/hostile.svg
 
 scaling: $(READY)  ## time and memory against users and columns, into docs/scaling.md
-	$(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.png
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.svg
 
 wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build

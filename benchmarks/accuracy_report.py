@@ -7,43 +7,12 @@ import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from accuracy_result import Result
 from contestants import FAR, SHARES
 from draws import RADIUS
 
 BESIDE = ("winsorized", "literal", "clipped")
-
-
-class Shown(Protocol):
-    """What of a result is shown; see `accuracy.Result`."""
-
-    mechanism: str
-    law: str
-    users: int
-    records: int
-    columns: int
-    ratio: float
-    error: float
-    paired: float
-    paired_error: float
-    formula: float
-    formula_error: float
-    drawn: float
-    drawn_error: float
-    total: float
-    far: float
-    chance: float
-    factor: float | None
-    share: float | None
-    target: float | None
-
-    @property
-    def met(self) -> bool | None: ...
-
-    @property
-    def close(self) -> bool: ...
-
 
 PAGE = """# Accuracy
 
@@ -111,13 +80,13 @@ def _error(value: float) -> str:
     return number(value) if not value < 1.0 else f"{value:.2f}" if value >= 0.0095 else f"{value:.1g}"
 
 
-def verdict(one: Shown) -> str:
+def verdict(one: Result) -> str:
     if one.met is None:
         return ""
     return ("PASS" if one.met else "FAIL") + (", close" if one.close else "")
 
 
-def at(one: Shown) -> str:
+def at(one: Result) -> str:
     """The tuned threshold, in deviations of a user mean."""
     return "" if one.factor is None else f" @{one.factor:.2g}"
 
@@ -140,7 +109,7 @@ def print_header(runs: int, tuning: int) -> None:
     )
 
 
-def print_row(results: Sequence[Shown]) -> None:
+def print_row(results: Sequence[Result]) -> None:
     for columns in sorted({one.columns for one in results}):
         first, *others = (one for one in results if one.columns == columns)
         share = f"/{first.share:g}" if first.share is not None else ""
@@ -155,7 +124,7 @@ def print_row(results: Sequence[Shown]) -> None:
         )
 
 
-def write_markdown(path: Path, results: Sequence[Shown], *, runs: int, tuning: int) -> None:
+def write_markdown(path: Path, results: Sequence[Result], *, runs: int, tuning: int) -> None:
     exact = [one for one in results if one.mechanism == "exact"]
     tested = [one for one in results if one.mechanism == "tested"]
     says = (
@@ -206,7 +175,7 @@ def _heading(name: str, *own: str) -> list[str]:
     return ["| " + " | ".join(cells) + " |", "|" + "|".join(rules) + "|"]
 
 
-def _line(one: Shown, results: Sequence[Shown], own: Sequence[str]) -> str:
+def _line(one: Result, results: Sequence[Result], own: Sequence[str]) -> str:
     key = (one.law, one.users, one.records, one.columns)
     beside = {
         other.mechanism: with_error(other.ratio, other.error)
@@ -230,7 +199,7 @@ def _line(one: Shown, results: Sequence[Shown], own: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _sentences(results: Sequence[Shown], exact: Sequence[Shown], tested: Sequence[Shown]) -> Iterable[str]:
+def _sentences(results: Sequence[Result], exact: Sequence[Result], tested: Sequence[Result]) -> Iterable[str]:
     """Five, each from the numbers."""
     if exact:
         usual = [one for one in exact if one.law == "Gaussian" and one.records == 10]
@@ -268,7 +237,7 @@ def _sentences(results: Sequence[Shown], exact: Sequence[Shown], tested: Sequenc
         )
 
 
-def _per_size(results: Sequence[Shown], of: Callable[[Sequence[float]], float]) -> str:
+def _per_size(results: Sequence[Result], of: Callable[[Sequence[float]], float]) -> str:
     sizes = sorted({one.users for one in results})
     return ", ".join(
         f"{number(of([one.ratio for one in results if one.users == size]))} at n = {size:,}" for size in sizes

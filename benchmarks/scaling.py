@@ -1,6 +1,6 @@
 """Time and memory of a release against the number of users and of columns, beside numpy's mean in the same run.
 
-    python benchmarks/scaling.py [--quick] [--widest] [--markdown docs/scaling.md] [--plot docs/img/scaling.png]
+    python benchmarks/scaling.py [--quick] [--widest] [--markdown docs/scaling.md] [--plot docs/img/scaling.svg]
 
 What is timed is the release itself, from a table of users on, noise included: public decisions, the private law, the
 draw. Reading and grouping are in benchmarks/ingest.py. Seconds are the best of several runs, interleaved with numpy's

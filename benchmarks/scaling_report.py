@@ -20,11 +20,13 @@ make scaling     # python benchmarks/scaling.py; --quick for a short one, --wide
 ```
 
 ![Seconds against users, and against columns, on logarithmic scales: all mechanisms grow in proportion, like numpy's
-mean.](img/scaling.png)
+mean.](img/scaling.svg)
 
 - Users are Gaussian, epsilon = 1, delta = 1e-5 (`exact`: 0), radius 1,000, threshold 2 sqrt(d) + 3 deviations.
 - Seconds are the best of three turns, of more for short ones. "over numpy" is the ratio of best to best, then the least
   and the largest ratio of a turn.
+- One thread for numpy (`OPENBLAS_NUM_THREADS=1`), as numpy's mean has; more make `tested` and `smooth` several times
+  slower where other programs keep the cores busy.
 - Memory is the peak beyond the table, in megabytes, and over the size of the float64 array of user means.
 - `weights to 50`: `per="record"` with one to fifty records per user, where `exact` sorts its candidates at every shell.
 

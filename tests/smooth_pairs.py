@@ -32,6 +32,16 @@ class World:
     def table(self) -> UserTable:
         return UserTable.from_means(self.means, self.counts)
 
+    def request(self, relation: Neighbors, *, cap: int, epsilon: float, delta: float) -> Request:
+        """Per record where there is a cap to speak of."""
+        return Request(
+            columns=tuple(f"mean_{j}" for j in range(self.means.shape[1])),
+            epsilon=epsilon,
+            delta=delta,
+            neighbors=relation,
+            per="record" if cap > 1 else "user",
+        )
+
     def without(self, user: int) -> World:
         return World(means=np.delete(self.means, user, axis=0), counts=np.delete(self.counts, user))
 
@@ -119,13 +129,7 @@ def prepare(
     radius: float = 5.0,
 ) -> PreparedSmooth:
     """The mechanism for a world."""
-    request = Request(
-        columns=tuple(f"mean_{j}" for j in range(world.means.shape[1])),
-        epsilon=epsilon,
-        delta=delta,
-        neighbors=relation,
-        per="record" if cap > 1 else "user",
-    )
+    request = world.request(relation, cap=cap, epsilon=epsilon, delta=delta)
     mechanism = Smooth(threshold=T, radius=radius, record_cap=cap if cap > 1 else None)
     return mechanism.prepare(request, PublicFacts.of(world.table(), relation))
 

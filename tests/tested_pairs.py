@@ -51,13 +51,7 @@ def prepare(
     radius: float = 5.0,
     share: float = 0.9,
 ) -> PreparedTested:
-    request = Request(
-        columns=tuple(f"mean_{j}" for j in range(world.means.shape[1])),
-        epsilon=epsilon,
-        delta=delta,
-        neighbors=relation,
-        per="record" if cap > 1 else "user",
-    )
+    request = world.request(relation, cap=cap, epsilon=epsilon, delta=delta)
     mechanism = Tested(threshold=T, radius=radius, record_cap=cap if cap > 1 else None, share=share)
     return mechanism.prepare(request, PublicFacts.of(world.table(), relation))
 

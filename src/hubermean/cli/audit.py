@@ -16,7 +16,9 @@ BROKEN = 4
 def audit(
     mechanism: Annotated[
         str,
-        typer.Option(help="'clipped', 'exact', 'tested', 'smooth', 'winsorized', 'paper-literal' or 'auto'."),
+        typer.Option(
+            help="'tuned', 'clipped', 'exact', 'tested', 'smooth', 'winsorized', 'paper-literal' or 'auto'."
+        ),
     ] = "auto",
     epsilon: Annotated[float, typer.Option(help="Promised epsilon.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Promised delta.")] = 0.0,

@@ -16,11 +16,12 @@ from typing import Any
 from hubermean.errors import InputError, NotReleased
 from hubermean.laws import Gate, Independent, Law, NoisySum, Staged
 from hubermean.mechanisms.exact import Exact
+from hubermean.mechanisms.margin import least_users
 from hubermean.mechanisms.protocol import Known, Mechanism, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap
 from hubermean.mechanisms.winsorized import Winsorized
 from hubermean.noise import NoiseLaw
-from hubermean.privacy import laplace_scale
+from hubermean.privacy import float_down, laplace_scale
 from hubermean.release import Interval, IntervalRule
 from hubermean.tuning import LENGTHS, PER_OCTAVE, SHORTEST, ScaleSearch
 from hubermean.user_table import UserTable
@@ -73,8 +74,8 @@ class Tuned:
         columns = len(request.columns)
         prepared = PreparedTuned(
             request=request,
-            epsilon=_down(epsilon / columns),
-            delta=_down(Fraction(request.delta) / columns),
+            epsilon=float_down(epsilon / columns),
+            delta=float_down(Fraction(request.delta) / columns),
             facts=facts,
             record_cap=self.record_cap,
             counting=counting,
@@ -86,12 +87,6 @@ class Tuned:
             )
         prepared.check_release()
         return prepared
-
-
-def _down(exact: Fraction) -> float:
-    """The largest float that is at most `exact` >= 0."""
-    value = float(exact)
-    return math.nextafter(value, 0.0) if Fraction(value) > exact else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +131,7 @@ class PreparedTuned(Prepared):
         raise refusals[0]
 
     def users_needed(self) -> int:
-        low, high = 1, 2**60
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.search(middle) is not None else (middle + 1, high)
-        return high
+        return least_users(lambda number: self.search(number) is not None)
 
     def users_to_audit(self) -> int:
         measured = 0.0 if self.counting is None else 3.0 * self.counting.scale
@@ -187,7 +178,7 @@ class PreparedTuned(Prepared):
 
     def prepared_column(self, column: int, search: ScaleSearch, number: int, n_users: float) -> Prepared:
         """The same; InputError if there is none."""
-        rest = _down(Fraction(self.epsilon) - search.epsilon)
+        rest = float_down(Fraction(self.epsilon) - search.epsilon)
         name = self.request.columns[column : column + 1]
         request = replace(self.request, columns=name, epsilon=rest, delta=self.delta)
         facts = replace(self.facts, columns=self.facts.columns[column : column + 1])
@@ -212,7 +203,7 @@ class PreparedTuned(Prepared):
         limit = self.facts.columns[column].limit
         wide = _WIDTH[self._follower] * max(n_users / 1000.0, 0.5) ** 0.4 * float(LENGTHS[number])
         threshold = min(wide, float(limit) / 4.0)
-        radius = min(_FARTHEST[self._follower] * threshold, _down(limit - Fraction(threshold)))
+        radius = min(_FARTHEST[self._follower] * threshold, float_down(limit - Fraction(threshold)))
         return threshold, radius
 
     def outcome(self, draw: Any) -> Outcome:

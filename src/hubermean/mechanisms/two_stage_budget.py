@@ -19,6 +19,7 @@ from hubermean.noise import NoiseLaw
 from hubermean.privacy import (
     concentrated_sigma,
     discrete_gaussian_sigma,
+    float_down,
     gaussian_alpha,
     laplace_scale,
     largest_rho,
@@ -153,22 +154,16 @@ def typical_error(plan: Plan, task: Task, delta: float) -> float:
 def _plans(share: Fraction, epsilon: float, delta: float, dimension: int) -> Iterator[Plan]:
     """Each way of accounting with this share for the first stage, landing on the private side."""
     budget = Fraction(epsilon)
-    choice = _float_down(share * budget / dimension)
+    choice = float_down(share * budget / dimension)
     left = budget - dimension * Fraction(choice)
-    yield Plan(accounting="pure", choice=choice, rest=_float_down(left / dimension), dimension=dimension)
+    yield Plan(accounting="pure", choice=choice, rest=float_down(left / dimension), dimension=dimension)
     if delta == 0.0:
         return
-    joint = _float_down(left)
+    joint = float_down(left)
     if joint >= _LEAST_GAUSSIAN_EPSILON and gaussian_alpha(joint, delta) <= _LARGEST_GAUSSIAN_ALPHA:
         yield Plan(accounting="gaussian", choice=choice, rest=joint, dimension=dimension)
     rho = Fraction(largest_rho(epsilon, delta))
     choice = math.sqrt(8 * share * rho / dimension)
     left = rho - dimension * Fraction(choice) ** 2 / 8
     if left > 0:
-        yield Plan(accounting="concentrated", choice=choice, rest=_float_down(left), dimension=dimension)
-
-
-def _float_down(exact: Fraction) -> float:
-    """The largest float that is at most `exact` >= 0."""
-    value = float(exact)
-    return math.nextafter(value, 0.0) if Fraction(value) > exact else value
+        yield Plan(accounting="concentrated", choice=choice, rest=float_down(left), dimension=dimension)

@@ -4,6 +4,7 @@ from hubermean.privacy.concentrated import concentrated_sigma, largest_rho
 from hubermean.privacy.discrete import SMALLEST_DISCRETE_SIGMA, discrete_gaussian_sigma, laplace_scale
 from hubermean.privacy.gated_noise import GatedNoise, gated_noise
 from hubermean.privacy.gaussian import gaussian_alpha, gaussian_delta
+from hubermean.privacy.rounding import float_down
 from hubermean.privacy.smooth_noise import SmoothNoise, smooth_noise
 from hubermean.privacy.smoothness import BetaChoice, choose_beta, expected_sensitivity
 
@@ -16,6 +17,7 @@ __all__ = [
     "concentrated_sigma",
     "discrete_gaussian_sigma",
     "expected_sensitivity",
+    "float_down",
     "gated_noise",
     "gaussian_alpha",
     "gaussian_delta",
