@@ -137,6 +137,15 @@ def test_what_follows_the_spread_is_public() -> None:
             assert one.released(0, search, number, 2000) == two.released(0, search, number, 2000)
 
 
+def test_a_number_of_users_measured_too_high_does_not_aim_at_everybody() -> None:
+    """Seven noise scales too high, once in two thousand releases: some users are still left out of the target."""
+    made = prepared(UserTable.from_means(np.zeros(2000)), Neighbors.ADD_REMOVE)
+    assert made.counting is not None
+    search = made.search(made.surely(2000 + round(7 * made.counting.scale)))
+    assert search is not None
+    assert search.target < 0.96 * 2000
+
+
 @pytest.mark.parametrize(
     ("neighbors", "pairs"),
     [

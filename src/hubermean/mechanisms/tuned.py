@@ -27,6 +27,9 @@ from hubermean.tuning import LENGTHS, PER_OCTAVE, SHORTEST, ScaleSearch
 from hubermean.user_table import UserTable
 
 _COUNTING_SHARE = 0.04  # of epsilon: to measure the number of users where it is private
+# A measured number of users is taken so many noise scales low: were it too high, the target would be near everybody,
+# and lengths far beyond the data would hold it as well as the right one.
+_COUNTED_BELOW = 6.0
 _LARGEST_SCALE_SHARE = 0.25  # of epsilon: at most so much finds the spread
 _NOTHING = Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
 # How much wider than the length that holds nearly all users the threshold is, for a thousand users; with more users
@@ -134,7 +137,7 @@ class PreparedTuned(Prepared):
         return least_users(lambda number: self.search(number) is not None)
 
     def users_to_audit(self) -> int:
-        measured = 0.0 if self.counting is None else 3.0 * self.counting.scale
+        measured = 0.0 if self.counting is None else (_COUNTED_BELOW + 3.0) * self.counting.scale
         return math.ceil(1.1 * self.users_needed() + measured)
 
     def law(self, table: UserTable) -> Law:
@@ -142,8 +145,13 @@ class PreparedTuned(Prepared):
             return self.columns_law(table, table.n_users)
         return Staged(
             first=NoisySum(position=[table.n_users], noise=self.counting),
-            then=lambda counted: self.columns_law(table, counted[0]),
+            then=lambda counted: self.columns_law(table, self.surely(counted[0])),
         )
+
+    def surely(self, counted: int) -> int:
+        """A number of users that the measured one hardly ever stands for less than."""
+        assert self.counting is not None
+        return max(counted - math.ceil(_COUNTED_BELOW * self.counting.scale), 0)
 
     def columns_law(self, table: UserTable, n_users: int) -> Law:
         """All columns, for a number of users that is public or was measured."""
@@ -211,7 +219,7 @@ class PreparedTuned(Prepared):
         parameters: dict[str, Any] = {}
         if self.counting is not None:
             (counted,), draw = draw
-            n_users = counted
+            n_users = self.surely(counted)
             parameters["users_measured"] = max(counted, 0)
         search = self.search(n_users)
         if search is None or draw is None:
