@@ -189,7 +189,7 @@ def _clipped() -> Iterator[Pair]:
                 name=f"clipped {law}: from one bound to the other",
                 mechanism=Clipped(bounds=(0.0, 1.0)),
                 tight=True,
-                samples=2_000,
+                samples=2_000 if relation is not ADD_REMOVE else 6_000,
                 **_neighbours(relation, crowd, 1.0, 0.0),
                 **shared,
             )
@@ -204,7 +204,7 @@ def _clipped() -> Iterator[Pair]:
             yield Pair(
                 name=f"clipped {law}: two columns at their worst",
                 mechanism=Clipped(bounds=(0.0, 1.0)),
-                # Four Laplace noises, each with a quarter of the loss, hide it in corners that are hardly ever seen.
+                # Several Laplace noises, each with a part of the loss, hide it in corners that are hardly ever seen.
                 tight=relation is REPLACE_VALUES or law == "Gaussian",
                 samples=2_000,
                 slow=relation is not REPLACE_USER or law == "Laplace",

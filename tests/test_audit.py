@@ -27,6 +27,7 @@ from hubermean.mechanisms import Clipped, Exact, Prepared, PublicFacts, Request,
 from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.mechanisms.exact import PreparedExact
 from hubermean.mechanisms.margin import MarginPlan
+from hubermean.mechanisms.moments import Moments
 from hubermean.mechanisms.smooth import PreparedSmooth
 from hubermean.mechanisms.winsorized import PreparedWinsorized
 from hubermean.noise import NoiseLaw
@@ -194,14 +195,16 @@ def own_weight_for_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counts_thought_public(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sensitivity of fixed counts, where counts may change."""
-    monkeypatch.setattr(clipped, "_sensitivity_factor", lambda neighbors: 1)
+    """Parts of weights and squares as for users of one weight, where counts may change."""
+    monkeypatch.setattr(clipped.Clipped, "_weights", lambda self, request: "equal")
 
 
 def cap_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = clipped._weighted_sum
+    made = Moments.sums
     monkeypatch.setattr(
-        clipped, "_weighted_sum", lambda position, counts, cap: made(position, counts, 10 * cap)
+        Moments,
+        "sums",
+        lambda self, positions, weights: made(replace(self, cap=10 * self.cap), positions, weights),
     )
 
 

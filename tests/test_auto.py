@@ -46,7 +46,7 @@ def mechanisms(dimension: int, relation: Neighbors, n_users: int, cap: int | Non
     joint = 3.0 * math.sqrt(dimension)
     guess = None if relation.users_are_public else n_users
     found: list[Mechanism] = [
-        Clipped(bounds=(0.0, 8.0), record_cap=cap),
+        Clipped(bounds=(-8.0, 8.0), record_cap=cap),  # a prediction is for means anywhere in the bounds
         Exact(threshold=3.0, radius=100.0, record_cap=cap),
         Certified(threshold=joint, radius=1e6, record_cap=cap),
         Smooth(threshold=joint, radius=100.0, users=guess, record_cap=cap),
@@ -225,12 +225,16 @@ def test_neighbours_get_the_same_choice(relation: Neighbors, per: str, world: tu
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "give record_cap="),
-        ({"threshold": 5}, "give radius="),
-        ({"radius": 5}, "give threshold="),
-        ({"threshold": 5, "radius": 5, "bounds": (0, 1)}, "threshold is not used"),
+        ({"threshold": 5, "radius": 5, "bounds": (0, 1)}, "threshold says nothing that bounds do not"),
+        ({"scale": 5, "bounds": (0, 1)}, "scale says nothing that bounds do not"),
         ({"threshold": -1, "radius": 5}, "threshold must be"),
-        ({"threshold": 5, "radius": 50, "per": "record"}, "give record_cap="),
+        ({"threshold": 1, "scale": 5}, "threshold and scale say the same twice"),
+        ({"scale": -1}, "scale must be"),
+        ({"scale": [1, 2]}, "2 scales for 1 columns"),
+        ({"radius": 0}, "radius must be"),
+        ({"likeness": 1.5}, "likeness must be"),
+        ({"likeness": 0.5, "per": "user"}, "likeness is for per='record'"),
+        ({"record_cap": 2**21}, "record_cap may be at most"),
     ],
 )
 def test_refusals_say_what_to_give_before_data_is_read(options: dict[str, object], sentence: str) -> None:

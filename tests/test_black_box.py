@@ -276,7 +276,7 @@ def test_a_forgotten_half_of_the_sensitivity_is_caught() -> None:
         neighbors=ADD_REMOVE,
         first=world(*crowd, 0.0),
         second=world(*crowd, 1.0),
-        samples=2_000,
+        samples=6_000,
         remembered=("statistic",),
     )
     assert check(*pair.outputs(seeded(8)), pair.epsilon).refuted

@@ -73,7 +73,7 @@ BAD_INPUT = {
     "reversed bounds": ("t.parquet", with_option("--bounds", "5", "-5"), "low < high"),
     "infinite bounds": ("t.parquet", with_option("--bounds", "0", "inf"), "finite"),
     "bounds beyond range": ("t.parquet", with_option("--bounds", "0", "1e13"), "resolution="),
-    "no bounds and few users": ("t.parquet", with_option("--bounds"), "or bounds="),
+    "no bounds and few users": ("t.parquet", with_option("--bounds"), "give bounds="),
     "cap zero": ("t.parquet", with_option("--record-cap", "0"), "record_cap must be"),
     "no cap": ("t.parquet", with_option("--record-cap"), "give record_cap="),
     "cap per user": ("t.parquet", with_option("--per", "user"), "leave it out"),

@@ -72,16 +72,17 @@ def test_several_columns() -> None:
 
 
 def test_noise_has_the_spread_that_was_promised() -> None:
-    """Sum noise of two discrete Laplace variables, against the closed-form standard deviation."""
+    """Noise on a sum of values and on a sum of weights, against the closed-form standard deviation."""
     users = np.tile([2.0, 4.0], 500)
     table = UserTable.from_means(users)
     request = Request(columns=("mean",), epsilon=1.0, delta=0.0, neighbors=Neighbors.REPLACE_USER, per="user")
     mechanism = Clipped(bounds=(0.0, 6.0))
     noise = InsecureSeededNoise(11)
     draws = np.array([release_table(table, request, mechanism, noise).values[0] for _ in range(2000)])
-    # mean = 6 P / (P + Q) with P = Q = 500 and noise of scale 2 on both: sd = 6 * 2 * sqrt(2) * sqrt(2) / (2 * 1000)
-    assert draws.std() == pytest.approx(6 * 4 / 2000, rel=0.08)
-    assert draws.mean() == pytest.approx(3.0, abs=5 * 6 * 4 / 2000 / math.sqrt(2000))
+    # In the middle of the bounds weights do not matter: noise of scale 2 * 3 on the sum of values, over 1,000 users.
+    expected = 2 * 3 * math.sqrt(2) / 1000
+    assert draws.std() == pytest.approx(expected, rel=0.08)
+    assert draws.mean() == pytest.approx(3.0, abs=5 * expected / math.sqrt(2000))
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
@@ -157,9 +158,10 @@ def test_auto_follows_what_is_known() -> None:
     assert hm.mean_of_user_means(means, epsilon=1, bounds=(0, 5)).mechanism == "clipped"
     assert hm.mean_of_user_means(means, epsilon=1, threshold=2, radius=50).mechanism == "exact"
     for known, sentence in (
-        ({}, "or bounds="),
-        ({"threshold": 2}, "give radius="),
-        ({"radius": 2}, "give threshold="),
+        ({}, "give bounds="),
+        ({"threshold": 2}, "give bounds="),
+        ({"radius": 2}, "give bounds="),
+        ({"bounds": (0, 5), "per": "record"}, "give record_cap="),
     ):
         with pytest.raises(hm.InputError, match=sentence):
             hm.mean_of_user_means(means, epsilon=1, **known)  # type: ignore[arg-type]

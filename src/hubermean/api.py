@@ -31,7 +31,9 @@ def mean(
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
+    scale: float | Sequence[float] | None = None,
     radius: float | None = None,
+    likeness: float | None = None,
     resolution: float | Decimal | Fraction | None = None,
     non_finite: str = "drop",
     memory_limit: str | None = None,
@@ -50,14 +52,17 @@ def mean(
             "user" for the mean of user means.
         neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
         mechanism: "tuned", "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
-            `hubermean.mechanisms`; "auto" is "tuned" where nothing is known of the values, else the one with the
-            least predicted error, from public numbers alone: see `hubermean.plan`.
-        bounds: (low, high) that user means are clamped to, or one pair per column; for "clipped". Public: take it
-            from knowledge of the quantity, not from the data.
-        record_cap: the most records a user counts for, with `per="record"`. Public.
+            `hubermean.mechanisms`; "auto" is "tuned" where something it takes is not known, else the one with
+            the least predicted error, from public numbers alone: see `hubermean.plan`.
+        bounds: (low, high) that user means are clamped to, or one pair per column. This and what follows need not be
+            given; what is given saves budget and is public: take it from knowledge of the quantity, not from the data.
+        record_cap: the most records a user counts for, with `per="record"`.
         threshold: how far a user mean may lie from the centre before it counts as an outlier; most lie closer. With
-            several columns, how far in all columns together. Public.
-        radius: the mean is known to lie within this distance of 0; it may be generous. Public.
+            several columns and a radius, how far in all columns together.
+        scale: the standard deviation of user means, for all columns or one for each.
+        radius: the mean is known to lie within this distance of 0; it may be generous.
+        likeness: how alike a user's records are, with `per="record"`: 0 if as different as anybody's, 1 if all the
+            same. Users with few records are clamped the less, the smaller it is.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use.
@@ -68,6 +73,7 @@ def mean(
 
     Raises:
         InputError: a parameter, file or column that cannot be used; nothing was spent.
+        NotReleased: the mechanism's own private test or search failed; it states what that cost.
 
     >>> import pyarrow as pa
     >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
@@ -76,7 +82,14 @@ def mean(
     16.5
     """
     columns = tuple(column_names(value, "value"))
-    known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+    known = Known.given(
+        bounds=bounds,
+        record_cap=record_cap,
+        threshold=threshold,
+        scale=scale,
+        radius=radius,
+        likeness=likeness,
+    )
     chosen = choose(mechanism, known)
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
@@ -106,7 +119,9 @@ def mean_of_user_means(
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
+    scale: float | Sequence[float] | None = None,
     radius: float | None = None,
+    likeness: float | None = None,
 ) -> Release:
     """`mean` for people who hold one mean per user already.
 
@@ -118,7 +133,14 @@ def mean_of_user_means(
 
     The other arguments are those of `mean`.
     """
-    known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+    known = Known.given(
+        bounds=bounds,
+        record_cap=record_cap,
+        threshold=threshold,
+        scale=scale,
+        radius=radius,
+        likeness=likeness,
+    )
     chosen = choose(mechanism, known)
     table = UserTable.from_means(means, counts)
     per = per or ("user" if counts is None else "record")

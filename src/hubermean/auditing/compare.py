@@ -32,14 +32,15 @@ _CANDIDATES_PER_RUN = 5
 _NODES = 15
 _ROTATIONS = 4
 _LEAST_MASS = 1e-15
+# Of stages within stages so many likely cases are looked at and so many telling ones; fewer, the deeper they lie.
 _NESTED_CASES = 4
 _DISCRETE_SCALE = 1000.0  # below, the steps of a discrete Gaussian law are told apart one by one
 _TAILS = 38.0  # scales, beyond which a Gaussian law has less than a float can hold
 _DISCRETE_SHIFT = 512  # below, the steps of a discrete Laplace law are told apart one by one
 
 
-def compare(first: Law, second: Law) -> Loss:
-    """The loss of a draw from `first`, seen against `second`."""
+def compare(first: Law, second: Law, *, depth: int = 0) -> Loss:
+    """The loss of a draw from `first`, seen against `second`; `depth` counts the stages around them."""
     match first, second:
         case Uniform(), Uniform():
             return NOTHING if first.limit == second.limit else EVERYTHING
@@ -48,14 +49,14 @@ def compare(first: Law, second: Law) -> Loss:
         case NoisySum(), NoisySum():
             return _sums(first, second)
         case Gate(), Gate():
-            return _gates(first, second)
+            return _gates(first, second, depth)
         case Independent(), Independent():
             mine, theirs = list(first.parts), list(second.parts)
             if len(mine) != len(theirs):
                 return EVERYTHING
-            return independent([compare(*pair) for pair in zip(mine, theirs, strict=True)])
+            return independent([compare(*pair, depth=depth) for pair in zip(mine, theirs, strict=True)])
         case Staged(), Staged():
-            return _staged(first, second)
+            return _staged(first, second, depth)
     return EVERYTHING
 
 
@@ -160,14 +161,14 @@ def _laplace_scales(gap: float, scale: float, other: float) -> Atoms:
     return Atoms(values=values, masses=masses)
 
 
-def _gates(first: Gate, second: Gate) -> Cases:
+def _gates(first: Gate, second: Gate, depth: int) -> Cases:
     """Nothing, or something: the inner laws are compared only where both may pass."""
     passing = [gate.passes / (1 << gate.bits) for gate in (first, second)]
     refusing = [((1 << gate.bits) - gate.passes) / (1 << gate.bits) for gate in (first, second)]
     cases, unmatched = [], 0.0
     for (mass, other), then in (
         (refusing, NOTHING),
-        (passing, compare(first.inner, second.inner) if all(passing) else NOTHING),
+        (passing, compare(first.inner, second.inner, depth=depth) if all(passing) else NOTHING),
     ):
         if mass > 0.0 and other > 0.0:
             cases.append(Case(mass=mass, loss=math.log(mass / other), then=then))
@@ -176,15 +177,18 @@ def _gates(first: Gate, second: Gate) -> Cases:
     return Cases(cases=cases, unmatched=unmatched)
 
 
-def _staged(first: Staged, second: Staged) -> Loss:
-    """Case by case. Where cases have stages of their own, some are looked at: the likely, and those that tell most."""
+def _staged(first: Staged, second: Staged, depth: int) -> Loss:
+    """Case by case. Of stages within stages some are looked at: the likely, and those that tell most."""
     outcomes = list(_outcomes(first.first, second.first))
-    if len(outcomes) > 2 * _NESTED_CASES and isinstance(first.then(outcomes[0][0]), Staged | Independent):
+    seen = max(_NESTED_CASES >> depth, 1)
+    if len(outcomes) > 2 * seen:
         likely = sorted(outcomes, key=lambda one: -one[1])
-        telling = sorted(likely[_NESTED_CASES:], key=lambda one: -one[2])
-        outcomes = likely[:_NESTED_CASES] + telling[:_NESTED_CASES]
+        if depth == 0 and not isinstance(first.then(likely[0][0]), Staged | Independent):
+            seen = len(outcomes)
+        telling = sorted(likely[seen:], key=lambda one: -one[2])
+        outcomes = likely[:seen] + telling[:seen]
     cases = [
-        Case(mass=mass, loss=loss, then=compare(first.then(outcome), second.then(outcome)))
+        Case(mass=mass, loss=loss, then=compare(first.then(outcome), second.then(outcome), depth=depth + 1))
         for outcome, mass, loss in outcomes
     ]
     return Cases(cases=cases) if cases else EVERYTHING

@@ -35,8 +35,18 @@ def release(
         float | None,
         typer.Option(help="Public distance from the centre beyond which a user mean is an outlier."),
     ] = None,
+    scale: Annotated[
+        list[float] | None,
+        typer.Option(help="Public standard deviation of user means; repeat for several columns."),
+    ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Public bound: the mean lies within this distance of 0.")
+    ] = None,
+    likeness: Annotated[
+        float | None,
+        typer.Option(
+            help="How alike a user's records are: 0, as different as anybody's, to 1, all the same."
+        ),
     ] = None,
     resolution: Annotated[float | None, typer.Option(help="Public step that values are rounded to.")] = None,
     non_finite: Annotated[str, typer.Option(help="'drop' or 'clamp' infinite values.")] = "drop",
@@ -48,7 +58,7 @@ def release(
 
     Nothing need be known about the values; what is known and public, such as --bounds, saves budget.
 
-    [bold]Examples[/bold]: hubermean release trips.parquet --user rider_id --value fare --epsilon 1 --per user
+    [bold]Examples[/bold]: hubermean release trips.parquet --user rider_id --value fare --epsilon 1
 
     hubermean release trips.parquet --user rider_id --value fare --epsilon 1 --bounds 0 200 --record-cap 50
     """
@@ -64,7 +74,9 @@ def release(
         bounds=bounds,
         record_cap=record_cap,
         threshold=threshold,
+        scale=scale if scale is None or len(scale) > 1 else scale[0],
         radius=radius,
+        likeness=likeness,
         resolution=resolution,
         non_finite=non_finite,
         memory_limit=memory_limit,

@@ -1,12 +1,12 @@
 """`auto`: the mechanism of least predicted error, chosen from public numbers before any private one is seen.
 
-Nothing known calls for `tuned`, bounds for `clipped`. A threshold and a radius leave a choice: `exact` works column by
-column, without delta and without a smallest number of users; `tested` and `smooth` release all columns jointly and need
-delta > 0; `winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise from the request
-and from what the neighbour relation makes public, and the least total variance over the columns wins. Neighbours have
-the same request and the same public facts, hence the same choice. Where `tested` would have to measure the total
-weight, the choice between it and `exact` is made anew from what was measured (`weighed`), so that a wrong guess costs
-no refusal. Why `tested` column by column is no candidate: docs/planning.md.
+Something not known calls for `tuned`, bounds for `clipped`. A threshold and a radius leave a choice: `exact` works
+column by column, without delta and without a smallest number of users; `tested` and `smooth` release all columns
+jointly and need delta > 0; `winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise
+from the request and from what the neighbour relation makes public, and the least total variance over the columns wins.
+Neighbours have the same request and the same public facts, hence the same choice. Where `tested` would have to measure
+the total weight, the choice between it and `exact` is made anew from what was measured (`weighed`), so that a wrong
+guess costs no refusal. Why `tested` column by column is no candidate: docs/planning.md.
 """
 
 from __future__ import annotations
@@ -94,12 +94,19 @@ class Auto:
     """
 
     candidates: Sequence[Mechanism]
+    tuned: Tuned | None = None
     name = "auto"
 
     @classmethod
     def from_known(cls, known: Known) -> Auto:
-        if known.bounds is None and known.threshold is None and known.radius is None:
-            return cls(candidates=(Tuned.from_known(known),))
+        tuned = Tuned.from_known(known)
+        spread_known = known.threshold is not None and known.radius is not None
+        if (
+            (known.bounds is None and not spread_known)
+            or known.scale is not None
+            or known.likeness is not None
+        ):
+            return cls(candidates=(tuned,))
         made, refusals = [], []
         for make in _WITH_BOUNDS if known.bounds is not None else _WITH_THRESHOLD:
             try:
@@ -108,27 +115,39 @@ class Auto:
                 refusals.append(refusal)
         if not made:
             raise refusals[0]
-        return cls(candidates=tuple(made))
+        return cls(candidates=tuple(made), tuned=tuned)
+
+    def _able(self, request: Request) -> Sequence[Mechanism]:
+        """The candidates that know all they need; `tuned` where none does, since it finds what is not known."""
+        refusals = []
+        able = []
+        for candidate in self.candidates:
+            try:
+                candidate.check(request)
+                able.append(candidate)
+            except InputError as refusal:
+                refusals.append(refusal)
+        if not able and self.tuned is not None and request.per == "record" and self.tuned.record_cap is None:
+            self.tuned.check(request)
+            return (self.tuned,)
+        if not able:
+            raise refusals[0]
+        return able
 
     def check(self, request: Request) -> None:
         """Refuse what no candidate can do."""
-        refusals = []
-        for candidate in self.candidates:
-            try:
-                return candidate.check(request)
-            except InputError as refusal:
-                refusals.append(refusal)
-        raise refusals[0]
+        self._able(request)
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedAuto:
-        if len(self.candidates) == 1:  # nothing to compare
-            (only,) = self.candidates
+        candidates = self._able(request)
+        if len(candidates) == 1:  # nothing to compare
+            (only,) = candidates
             return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))
-        options = [Option.of(candidate, request, facts) for candidate in self.candidates]
+        options = [Option.of(candidate, request, facts) for candidate in candidates]
         best = best_option(options, delta=request.delta)
         if best is None or best.prepared is None:
             raise options[0].refusal or InputError("no mechanism can serve; name one with mechanism=")
-        inner = _with_exact_behind(best.prepared, self.candidates, facts)
+        inner = _with_exact_behind(best.prepared, candidates, facts)
         return PreparedAuto(mechanism=best.mechanism.name, inner=inner)
 
 

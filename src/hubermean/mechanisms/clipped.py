@@ -1,13 +1,14 @@
 """`clipped`: the mean with bounds given by the caller, exact from the first record on.
 
-User means are rounded to a public grid and clamped to the bounds; each user adds to two integer sums, "how
-far above the low bound" and "how far below the high bound", weighted by its capped number of records; integer
-noise is added to both; the ratio gives the mean. Proof: proofs/clipped.md.
+User means are rounded to a public grid and clamped to the bounds; each user adds to a few integer sums (`moments`): its
+value, its capped number of records, its squared value. Integer noise is added to all of them; their ratio gives the
+mean, the squares an interval. Proof: proofs/clipped.md.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,15 +20,17 @@ from numpy.typing import NDArray
 
 from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
-from hubermean.exact.sums import BLOCK
 from hubermean.laws import NoisySum
+from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_width
+from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weights
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import discrete_gaussian_sigma, laplace_scale
-from hubermean.relations import Neighbors
 from hubermean.release import Interval
-from hubermean.user_table import UserTable
+from hubermean.user_table import IntArray, UserTable
+
+Floats = NDArray[np.float64]
 
 _FINEST_GRID_BITS = 32
 _COARSEST_GRID_BITS = 12
@@ -42,6 +45,10 @@ class Clipped:
         bounds: (low, high) for all columns, or one pair per column; user means are clamped to them.
         record_cap: the largest number of records a user counts for; for `per="record"`. Under
             `replace-values`, where counts are public, it may be left out.
+        centred: whether the mean is known to lie near the middle of the bounds; affects accuracy alone.
+        likeness: how alike a user's records are, from 0 to 1. Below 1 users with fewer records than the cap are clamped
+            less: to sqrt((likeness + (1 - likeness) / records) / (likeness + (1 - likeness) / cap)) times the half
+            width of the bounds. This costs no noise: a user that weighs less may lie further away.
 
     Formal guarantees:
     - epsilon-DP for delta = 0 (discrete Laplace noise), (epsilon, delta)-DP otherwise, for the neighbour
@@ -52,9 +59,13 @@ class Clipped:
 
     bounds: Bounds | Sequence[Bounds]
     record_cap: int | None = None
+    centred: bool = False
+    likeness: float = 1.0
     name = "clipped"
 
     def __post_init__(self) -> None:
+        if not (is_real(self.likeness) and 0.0 <= self.likeness <= 1.0):
+            raise InputError(f"likeness must be a number from 0 to 1, not {self.likeness!r}")
         for low, high in self._pairs(None):
             if not (math.isfinite(low) and math.isfinite(high)):
                 raise InputError("bounds must be two finite numbers, low and high")
@@ -93,42 +104,100 @@ class Clipped:
         cap = weight_cap(self.record_cap, request, facts)
         pairs = self._pairs(len(request.columns))
         grids = tuple(
-            Grid.choose(bounds, column, noise_factor=_noise_factor(cap, request))
+            Grid.choose(bounds, column, noise_factor=cap * len(request.columns) / min(request.epsilon, 1.0))
             for bounds, column in zip(pairs, facts.columns, strict=True)
         )
-        laws = _noise_laws([grid.levels for grid in grids], cap, request)
+        moments, laws = self._noise(grids, cap, request)
         total_weight = None
         if facts.record_counts is not None:
-            total_weight = _weighted_sum(None, facts.record_counts, cap)
+            total_weight = sum(np.minimum(facts.record_counts, cap).tolist())
         return PreparedClipped(
             request=request,
             cap=cap,
             grids=grids,
+            moments=moments,
             laws=laws,
+            centred=self.centred,
+            likeness=self.likeness,
+            n_users=facts.n_users,
             total_weight=total_weight,
             planned_weight=planned_weight(request, facts, cap),
         )
 
+    def _weights(self, request: Request) -> Weights:
+        if request.per == "user":
+            return "equal"
+        return "unequal" if self.likeness == 1.0 else "stretched"
+
+    def _noise(
+        self, grids: Sequence[Grid], cap: int, request: Request
+    ) -> tuple[tuple[Moments, ...], tuple[NoiseLaw, ...]]:
+        """Sums and a law per column, all of the less noisy kind by public scales (proofs/clipped.md, Theorem 1)."""
+        kinds = []
+        for kind in ("laplace", "gaussian") if request.delta > 0.0 else ("laplace",):
+            moments = tuple(
+                Moments.of(
+                    request.neighbors,
+                    kind,
+                    half=grid.half,
+                    cap=cap,
+                    weights=self._weights(request),
+                    centred=self.centred,
+                )
+                for grid in grids
+            )
+            # So large an epsilon that Gaussian noise would be finer than the grid needs no Gaussian.
+            with contextlib.suppress(InputError) if kind == "gaussian" else contextlib.nullcontext():
+                kinds.append((moments, tuple(_law(one, request) for one in moments)))
+        chosen = min(kinds, key=lambda made: sum(_relative_noise(*pair) for pair in zip(*made, strict=True)))
+        if max(law.scale for law in chosen[1]) > LARGEST_SCALE:
+            raise InputError("epsilon is too small for this record_cap; raise epsilon or lower record_cap")
+        return chosen
+
+
+def _law(moments: Moments, request: Request) -> NoiseLaw:
+    """The noise on each sum of one column."""
+    columns = len(request.columns)
+    if moments.kind == "laplace":
+        scale = laplace_scale(request.epsilon, sensitivity=columns * moments.sensitivity())
+        return NoiseLaw(kind="laplace", scale=scale)
+    squared = columns * moments.sensitivity() ** 2
+    sigma = discrete_gaussian_sigma(
+        request.epsilon,
+        request.delta,
+        sensitivity=math.isqrt(squared - 1) + 1,
+        dimension=columns * moments.terms,
+    )
+    return NoiseLaw(kind="gaussian", scale=sigma)
+
+
+def _relative_noise(moments: Moments, law: NoiseLaw) -> float:
+    return math.sqrt(moments.noise_variance(law, 0.5)) / moments.half
+
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The public grid of a column: multiples of 2^exponent from low to high, which are whole numbers."""
+    """The public grid of a column: multiples of 2^exponent, from middle - half to middle + half of them."""
 
     exponent: int
-    low: int
-    high: int
+    middle: int
+    half: int
 
     @property
-    def levels(self) -> int:
-        return self.high - self.low
+    def low(self) -> int:
+        return self.middle - self.half
+
+    @property
+    def high(self) -> int:
+        return self.middle + self.half
 
     @property
     def spacing(self) -> Fraction:
         return Fraction(2) ** self.exponent
 
     def value(self, share: Fraction) -> float:
-        """The value at a share of the way from low to high."""
-        return float((self.low + share * self.levels) * self.spacing)
+        """The value at a share of the way from the middle to the high end."""
+        return float((self.middle + share * self.half) * self.spacing)
 
     @classmethod
     def choose(cls, bounds: Bounds, column: Column, *, noise_factor: float) -> Grid:
@@ -146,168 +215,142 @@ class Grid:
         # Grid numbers stay within 61 bits, and nothing is finer than what ingest keeps.
         exponent = max(exponent, math.ceil(math.log2(max(abs(low), abs(high)))) - 60, -60)
         spacing = Fraction(2) ** exponent
-        grid = cls(exponent=exponent, low=math.floor(low / spacing), high=math.ceil(high / spacing))
-        if grid.levels < 2**_COARSEST_GRID_BITS:
+        first, last = math.floor(low / spacing), math.ceil(high / spacing)
+        if last - first < 2**_COARSEST_GRID_BITS:
             raise InputError(f"bounds of {column.name!r} are too close together for their size; widen them")
-        return grid
+        middle = (first + last) // 2
+        half = -(-max(last - middle, middle - first) // HALF_MULTIPLE) * HALF_MULTIPLE
+        return cls(exponent=exponent, middle=middle, half=half)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedClipped(Prepared):
-    """The clipped mean with grid, cap and noise decided.
+    """The clipped mean with grid, cap, sums and noise decided.
 
-    `total_weight` is the public sum of weights, if any; `planned_weight` the sum to expect, for predictions alone.
+    `total_weight` is the public sum of weights, if any; `planned_weight` the sum to expect, for predictions alone;
+    `n_users` the public number of users, if any.
     """
 
     request: Request
     cap: int
     grids: tuple[Grid, ...]
+    moments: tuple[Moments, ...]
     laws: tuple[NoiseLaw, ...]
+    centred: bool
+    likeness: float
+    n_users: int | None
     total_weight: int | None
     planned_weight: float
 
     def predicted_noise(self) -> tuple[float, ...]:
-        """Noise of the sums over the planned weight; never more than half the width of the bounds."""
-        # A share of two noisy sums: with a mean at share p of the way, the variance is p^2 + (1 - p)^2 times that of
-        # one sum; on average over p that is 2/3.
-        terms = 1.0 if self.total_weight is not None else 2.0 / 3.0
+        """Noise over the planned weight; never more than half the width of the bounds."""
+        # A mean anywhere within the bounds has a squared share of 1/3 on average; one near the middle hardly any.
+        share = 1.0 / 16.0 if self.centred else math.sqrt(1.0 / 3.0)
         return tuple(
-            float(grid.spacing) * min(law.stddev * math.sqrt(terms) / self.planned_weight, grid.levels / 2.0)
-            for grid, law in zip(self.grids, self.laws, strict=True)
+            float(grid.spacing)
+            * min(math.sqrt(moments.noise_variance(law, share)) / self.planned_weight, grid.half)
+            for grid, moments, law in zip(self.grids, self.moments, self.laws, strict=True)
         )
 
     def statistic(self, table: UserTable) -> list[int]:
-        """The integers that noise is added to: per column one sum, or two where weights are private."""
+        """The integers that noise is added to, column by column."""
         sums: list[int] = []
-        for grid, column in zip(self.grids, table.sums, strict=True):
+        weights = weighing_counts(table, self.request)
+        stretch = self._stretch(weights)
+        for grid, moments, column in zip(self.grids, self.moments, table.sums, strict=True):
+            reach = np.floor(grid.half * stretch).astype(np.int64)
+            most = int(reach.max(initial=grid.half))
             position = rounded_means(
-                column, table.counts, exponent=grid.exponent, low=grid.low, high=grid.high
+                column,
+                table.counts,
+                exponent=grid.exponent,
+                low=grid.middle - most,
+                high=grid.middle + most,
             )
-            position -= grid.low
-            counts = weighing_counts(table, self.request)
-            if self.total_weight is not None:
-                position[table.counts == 0] = grid.levels // 2
-                sums.append(_weighted_sum(position, counts, self.cap))
-            else:
-                above = _weighted_sum(position, counts, self.cap)
-                sums += [above, _weighted_sum(None, counts, self.cap) * grid.levels - above]
+            position -= grid.middle
+            np.clip(position, -reach, reach, out=position)
+            # A user without usable records is in the middle: of no weight, or, where weights are public, of its own.
+            position[table.counts == 0] = 0
+            sums += moments.sums(position, weights)
         return sums
 
+    def _stretch(self, weights: IntArray) -> Floats:
+        """How much further than the half width users are clamped: those of few records, if records differ."""
+        if self.likeness == 1.0 or self.request.per == "user":
+            return np.ones(1)
+        few = np.clip(weights, 1, self.cap).astype(np.float64)
+        shared = self.likeness
+        return np.sqrt((shared + (1.0 - shared) / few) / (shared + (1.0 - shared) / self.cap))
+
     def law(self, table: UserTable) -> NoisySum:
-        exact = self.statistic(table)
-        per_column = len(exact) // len(self.grids)
-        return NoisySum(position=exact, noise=[law for law in self.laws for _ in range(per_column)])
+        noise = [
+            law for moments, law in zip(self.moments, self.laws, strict=True) for _ in range(moments.terms)
+        ]
+        return NoisySum(position=self.statistic(table), noise=noise)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         """From noisy sums to values and intervals."""
-        per_column = len(draw) // len(self.grids)
-        noisy = tuple(tuple(draw[start : start + per_column]) for start in range(0, len(draw), per_column))
-        rule = NoiseInterval(grids=self.grids, laws=self.laws, noisy=noisy, weight=self.total_weight)
-        values = tuple(rule.share_to_value(position, 0.0, 0.0) for position in range(len(self.grids)))
+        estimates = self._estimates(draw)
+        values = tuple(
+            grid.value(estimate.share) for grid, estimate in zip(self.grids, estimates, strict=True)
+        )
+        users = self._users(estimates[0])
+        rule = ClippedInterval(grids=self.grids, laws=self.laws, estimates=estimates, users=users)
         return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 
+    def _estimates(self, draw: Sequence[int]) -> tuple[Estimates, ...]:
+        numbers = iter(draw)
+        return tuple(
+            moments.estimates(tuple(itertools.islice(numbers, moments.terms)), self.total_weight)
+            for moments in self.moments
+        )
+
+    def shares(self, draw: Sequence[int]) -> list[Fraction]:
+        """Where the means lie within the bounds, from -1 at the low end to 1 at the high end."""
+        return [found.share for found in self._estimates(draw)]
+
+    def _users(self, estimates: Estimates) -> float | None:
+        """How many users stand behind the weight, if that is public or released."""
+        return estimates.weight if self.request.per == "user" else self.n_users
+
     def _parameters(self) -> dict[str, Any]:
-        bounds = [(float(grid.low * grid.spacing), float(grid.high * grid.spacing)) for grid in self.grids]
+        bounds = [[float(grid.low * grid.spacing), float(grid.high * grid.spacing)] for grid in self.grids]
         scales = [law.scale * float(grid.spacing) for law, grid in zip(self.laws, self.grids, strict=True)]
-        parameters: dict[str, Any] = {
-            "bounds": list(bounds[0]) if len(bounds) == 1 else [list(b) for b in bounds]
-        }
+        parameters: dict[str, Any] = {"bounds": bounds[0] if len(bounds) == 1 else bounds}
         if self.request.per == "record":
             parameters["record_cap"] = self.cap
-        parameters["noise"] = (
-            f"{self.laws[0].name} on {'the sum' if self.total_weight is not None else 'two sums'}"
-        )
+        parameters["noise"] = f"{self.laws[0].name} on {self.moments[0].terms} sums"
         parameters["noise_scale_of_sum"] = scales[0] if len(scales) == 1 else scales
         return parameters
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoiseInterval:
-    """An interval for the mean of the clamped data, from the noisy sums and the public noise law.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClippedInterval:
+    """Intervals for the mean of the population, from the noisy sums and the public noise law.
 
-    With probability at least `level` every noise term of a column stays within its bound; the mean rises with
-    the sum above and falls with the sum below, so the corners of that box bound it. Clamping and sampling
-    are not covered.
+    They cover noise and sampling, as if user means were normal on average; what clamping cuts off is not covered. The
+    level holds for each column, not for all together.
     """
 
     grids: tuple[Grid, ...]
     laws: tuple[NoiseLaw, ...]
-    noisy: tuple[tuple[int, ...], ...]
-    weight: int | None
+    estimates: tuple[Estimates, ...]
+    users: float | None
 
     def at(self, level: float) -> Interval:
-        low, high = [], []
-        for position, law in enumerate(self.laws):
-            # All terms stay within a bound that each exceeds with probability 1 - level^(1 / terms).
-            bound = law.bound(tail=-math.expm1(math.log(level) / len(self.noisy[position])))
-            low.append(self.share_to_value(position, -bound, bound))
-            high.append(self.share_to_value(position, bound, -bound))
-        return Interval(level=level, low=tuple(low), high=tuple(high), covers="noise only")
+        ends = [self._ends(column, level) for column in range(len(self.grids))]
+        return Interval(
+            level=level,
+            low=tuple(low for low, _ in ends),
+            high=tuple(high for _, high in ends),
+            covers=NOISE_AND_SAMPLING,
+        )
 
-    def share_to_value(self, position: int, shift_above: float, shift_below: float) -> float:
-        """The mean after moving the noisy sums; the midpoint where noise drowned the total weight."""
-        grid = self.grids[position]
-        above = max(Fraction(self.noisy[position][0]) + Fraction(shift_above), Fraction(0))
-        if self.weight is not None:
-            total = Fraction(self.weight * grid.levels)
-        else:
-            below = max(Fraction(self.noisy[position][1]) + Fraction(shift_below), Fraction(0))
-            total = above + below
-        share = above / total if total > 0 else Fraction(1, 2)
-        return grid.value(min(share, Fraction(1)))
-
-
-def _sensitivity_factor(neighbors: Neighbors) -> int:
-    """How many full user contributions differ between neighbours (proofs/clipped.md, Lemma 2)."""
-    return 2 if neighbors is Neighbors.REPLACE_USER else 1
-
-
-def _noise_factor(cap: int, request: Request) -> float:
-    return _sensitivity_factor(request.neighbors) * cap * len(request.columns) / min(request.epsilon, 1.0)
-
-
-def _noise_laws(levels: Sequence[int], cap: int, request: Request) -> tuple[NoiseLaw, ...]:
-    """A law per column, all of one kind: the less noisy by public scales (proofs/clipped.md, Theorem 1)."""
-    laplace = tuple(_laplace(width, cap, request) for width in levels)
-    kinds = [laplace]
-    if request.delta > 0.0:
-        # So large an epsilon that Gaussian noise would be finer than the grid needs no Gaussian.
-        with contextlib.suppress(InputError):
-            kinds.append(tuple(_gaussian(width, cap, request) for width in levels))
-    chosen = min(
-        kinds, key=lambda laws: sum(law.stddev / width for law, width in zip(laws, levels, strict=True))
-    )
-    if max(law.scale for law in chosen) > LARGEST_SCALE:
-        raise InputError("epsilon is too small for this record_cap; raise epsilon or lower record_cap")
-    return chosen
-
-
-def _laplace(levels: int, cap: int, request: Request) -> NoiseLaw:
-    sensitivity = _sensitivity_factor(request.neighbors) * cap * levels * len(request.columns)
-    return NoiseLaw(kind="laplace", scale=laplace_scale(request.epsilon, sensitivity=sensitivity))
-
-
-def _gaussian(levels: int, cap: int, request: Request) -> NoiseLaw:
-    dimension = len(request.columns)
-    squared = _sensitivity_factor(request.neighbors) * dimension * (cap * levels) ** 2
-    sigma = discrete_gaussian_sigma(
-        request.epsilon,
-        request.delta,
-        sensitivity=math.isqrt(squared - 1) + 1,
-        dimension=dimension if request.neighbors.counts_are_public else 2 * dimension,
-    )
-    return NoiseLaw(kind="gaussian", scale=sigma)
-
-
-def _weighted_sum(position: NDArray[np.int64] | None, counts: NDArray[np.int64], cap: int) -> int:
-    """sum(min(counts, cap) * position) as a Python integer; without positions, the sum of weights.
-
-    A product is below 2^46, since the grid coarsens as the cap grows, so a block of 2^15 fits 64 bits.
-    """
-    total = 0
-    for start in range(0, len(counts), BLOCK):
-        weights = np.minimum(counts[start : start + BLOCK], cap)
-        if position is not None:
-            weights *= position[start : start + BLOCK]
-        total += int(weights.sum())
-    return total
+    def _ends(self, column: int, level: float) -> tuple[float, float]:
+        """Never beyond the bounds."""
+        grid, law, found = self.grids[column], self.laws[column], self.estimates[column]
+        noise, sampling = found.mean_variance(law, self.users)
+        half = half_width(level, kind=law.kind, noise_variance=noise, sampling_variance=sampling)
+        shift = Fraction(half / grid.half) if math.isfinite(half) else Fraction(2)
+        low, high = max(found.share - shift, Fraction(-1)), min(found.share + shift, Fraction(1))
+        return grid.value(low), grid.value(high)

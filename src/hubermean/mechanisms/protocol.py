@@ -38,24 +38,20 @@ class Known:
     bounds: Bounds | Sequence[Bounds] | None = None
     record_cap: int | None = None
     threshold: float | None = None
+    scale: float | Sequence[float] | None = None
     radius: float | None = None
+    likeness: float | None = None
 
     @classmethod
-    def given(
-        cls,
-        *,
-        bounds: Bounds | Sequence[Bounds] | None,
-        record_cap: int | None,
-        threshold: float | None,
-        radius: float | None,
-    ) -> Known:
+    def given(cls, **known: Any) -> Known:
         """With numbers of numpy's as Python's own; what is no number is left for the mechanism to refuse."""
-        return cls(
-            bounds=_plain(bounds),
-            record_cap=_plain(record_cap),
-            threshold=_plain(threshold),
-            radius=_plain(radius),
-        )
+        return cls(**{name: _plain(number) for name, number in known.items()})
+
+    def given_ones(self) -> dict[str, Any]:
+        """What is known, by name."""
+        return {
+            one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) is not None
+        }
 
     def spread(self, *, of: str) -> tuple[float, float]:
         """Threshold and radius for a mechanism that needs both and takes no bounds."""

@@ -1,5 +1,21 @@
-"""Tuning without peeking: how far users are spread, chosen privately."""
+"""What other libraries make people guess, found privately: record cap, spread and place."""
 
-from hubermean.tuning.scale import LENGTHS, PER_OCTAVE, SHORTEST, ScaleSearch, most_within
+from hubermean.tuning.cap import CAPS, LARGEST_TUNED_CAP, CapSearch, public_cap, share_above
+from hubermean.tuning.place import PlaceSearch, Windows
+from hubermean.tuning.spread import LARGEST_SHARE, LENGTHS, PER_OCTAVE, SHORTEST, SpreadSearch, most_within
 
-__all__ = ["LENGTHS", "PER_OCTAVE", "SHORTEST", "ScaleSearch", "most_within"]
+__all__ = [
+    "CAPS",
+    "LARGEST_SHARE",
+    "LARGEST_TUNED_CAP",
+    "LENGTHS",
+    "PER_OCTAVE",
+    "SHORTEST",
+    "CapSearch",
+    "PlaceSearch",
+    "SpreadSearch",
+    "Windows",
+    "most_within",
+    "public_cap",
+    "share_above",
+]

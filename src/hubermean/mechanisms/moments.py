@@ -1,0 +1,205 @@
+"""What users add to the sums of `clipped`: clamped values, weights and squared values, all in one unit.
+
+The three are released together, because together they cost little or nothing more than the first alone: a user that
+moves a sum of values as far as one user can, from one end to the other, leaves weights and squares as they were.
+Proof: proofs/clipped.md, Lemmas 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.exact.sums import BLOCK
+from hubermean.noise import NoiseLaw
+from hubermean.relations import Neighbors
+
+IntArray = NDArray[np.int64]
+Basis = Literal["signed", "sides", "public"]
+
+Weights = Literal["equal", "unequal", "stretched"]
+"""Weights are 0 or the cap; or anything between; or that, with positions up to sqrt(cap / weight) times the half."""
+
+HALF_MULTIPLE = 16
+"""Half widths are multiples of this, so that every part of one is a whole number."""
+
+_BASES: dict[Neighbors, Basis] = {
+    Neighbors.REPLACE_USER: "signed",
+    Neighbors.ADD_REMOVE: "sides",
+    Neighbors.REPLACE_VALUES: "public",
+}
+_ROUNDING = 4  # grid units by which rounded positions and squares of two users may be off
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """How one column's users are summed, in public numbers.
+
+    A user has a weight a in [0, cap] and a position x in [-half, half], or, where positions are stretched, so far that
+    |a x| is at most sqrt(a cap) half. By basis:
+
+    - "signed" (`replace-user`): a x, a `weight_unit`, and the square;
+    - "sides" (`add-remove`): a (half + x), a (half - x), and the square;
+    - "public" (`replace-values`, where weights are public): a x and the square.
+
+    The square is `square_part` (a x)^2 / (cap half), rounded down.
+    """
+
+    basis: Basis
+    kind: Literal["laplace", "gaussian"]
+    half: int
+    cap: int
+    weight_part: Fraction
+    square_part: Fraction
+
+    @classmethod
+    def of(
+        cls,
+        neighbors: Neighbors,
+        kind: Literal["laplace", "gaussian"],
+        *,
+        half: int,
+        cap: int,
+        weights: Weights,
+        centred: bool,
+    ) -> Moments:
+        """The parts that serve best; `centred` says that means lie near 0."""
+        basis = _BASES[neighbors]
+        weight, square = Fraction(0), Fraction(1, 2)
+        if basis == "sides":
+            square = Fraction(1, 2)
+            if kind == "laplace":  # here squares have a price
+                square = Fraction(1, 4) if centred else Fraction(1, 8)
+        elif kind == "gaussian":
+            weight, square = Fraction(basis == "signed"), Fraction(1)
+        elif basis == "signed":
+            # Weights matter the less, the nearer the mean is to the middle. What is left for squares: Lemma 2.
+            weight = Fraction(1, 2) if centred else Fraction(3, 4)
+            if weights == "stretched":
+                weight /= 2
+            square = {"equal": 1 - weight, "unequal": (1 - weight) / 2, "stretched": Fraction(1, 2) - weight}[
+                weights
+            ]
+        return cls(basis=basis, kind=kind, half=half, cap=cap, weight_part=weight, square_part=square)
+
+    @property
+    def weight_unit(self) -> int:
+        """What one record adds to the sum of weights."""
+        return int(self.weight_part * self.half)
+
+    @property
+    def terms(self) -> int:
+        """How many sums there are."""
+        return 2 if self.basis == "public" else 3
+
+    def sensitivity(self) -> int:
+        """How far neighbours' sums lie apart at most: in 1-norm for Laplace noise, in Euclidean for Gaussian."""
+        full = self.cap * self.half
+        if self.basis != "sides":
+            return 2 * full + _ROUNDING
+        if self.kind == "laplace":
+            return int((2 + self.square_part) * full) + _ROUNDING
+        squared = (4 + self.square_part**2) * full**2
+        return math.isqrt(math.ceil(squared)) + 1 + _ROUNDING
+
+    def sums(self, positions: IntArray, weights: IntArray) -> list[int]:
+        """The integers that noise is added to."""
+        value = total = squares = 0
+        for start in range(0, len(positions), BLOCK):
+            weight = np.minimum(weights[start : start + BLOCK], self.cap)
+            total += int(weight.sum())
+            # Below 2^46, since grids coarsen as the cap grows: so a block of 2^15 fits 64 bits.
+            weight *= positions[start : start + BLOCK]
+            value += int(weight.sum())
+            # Rounded user by user, so that nobody's square depends on another's.
+            pull = weight.astype(np.float64)
+            pull *= pull / (self.cap * self.half) * float(self.square_part)
+            squares += int(pull.astype(np.int64).sum())
+        match self.basis:
+            case "signed":
+                return [value, total * self.weight_unit, squares]
+            case "sides":
+                return [total * self.half + value, total * self.half - value, squares]
+            case "public":
+                return [value, squares]
+
+    def estimates(self, noisy: tuple[int, ...], public_weight: int | None) -> Estimates:
+        """What noisy sums say."""
+        match self.basis:
+            case "signed":
+                value, weight = Fraction(noisy[0]), Fraction(noisy[1], self.weight_unit)
+            case "sides":
+                value = Fraction(noisy[0] - noisy[1], 2)
+                weight = Fraction(noisy[0] + noisy[1], 2 * self.half)
+            case "public":
+                value, weight = Fraction(noisy[0]), Fraction(public_weight or 0)
+        square_unit = self.square_part / (self.cap * self.half)
+        return Estimates(
+            moments=self,
+            share=min(max(value / (weight * self.half), Fraction(-1)), Fraction(1))
+            if weight > 0
+            else Fraction(0),
+            weight=float(weight),
+            squares=float(noisy[-1] / square_unit),
+        )
+
+    def noise_variance(self, law: NoiseLaw, share: float) -> float:
+        """The variance of the mean times the weight squared, where the mean lies a share of the way to an end."""
+        match self.basis:
+            case "signed":
+                return law.stddev**2 * (1.0 + (share / float(self.weight_part)) ** 2)
+            case "sides":
+                return law.stddev**2 * (1.0 + share**2) / 2.0
+            case "public":
+                return law.stddev**2
+
+    def weight_stddev(self, law: NoiseLaw) -> float:
+        """The standard deviation of the weight, in records."""
+        match self.basis:
+            case "signed":
+                return law.stddev / self.weight_unit
+            case "sides":
+                return law.stddev / (math.sqrt(2.0) * self.half)
+            case "public":
+                return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """What was released of a column.
+
+    Attributes:
+        share: where the mean lies, from -1 at the low end to 1 at the high end; 0 if noise drowned the weight.
+        weight: the sum of weights, in records.
+        squares: the sum of squared weights times squared positions.
+    """
+
+    moments: Moments
+    share: Fraction
+    weight: float
+    squares: float
+
+    def mean_variance(self, law: NoiseLaw, users: float | None) -> tuple[float, float]:
+        """(of noise, of sampling): variances of the mean in squared grid units; infinite where noise drowned all.
+
+        Sampling is rather over- than underestimated: squares are taken one standard deviation of their noise high,
+        and the weight two standard deviations low. `users` is how many stand behind the weight, if that is known.
+        """
+        moments = self.moments
+        weight = self.weight - 2.0 * moments.weight_stddev(law)
+        if weight <= 0.0:
+            return math.inf, math.inf
+        position = float(self.share) * moments.half
+        # Around the mean in place of the middle; squared weights sum to at least weight^2 / users.
+        squared_weights = (
+            0.0 if users is None else min(self.weight**2 / max(users, 1.0), moments.cap * self.weight)
+        )
+        unit = moments.cap * moments.half / float(moments.square_part)
+        squares = max(self.squares - position**2 * squared_weights, 0.0) + law.stddev * unit
+        noise = moments.noise_variance(law, float(self.share))
+        return noise / weight**2, squares / weight**2

@@ -1,0 +1,236 @@
+"""The steps of `tuned`: each turns private data and what was found before into a law, and a draw into what is found.
+
+What a step may spend follows from public numbers and from what was found before, so neighbours agree on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.exact import rounded_means
+from hubermean.laws import Choice, Law, NoisySum, Uniform
+from hubermean.mechanisms.tuning_plan import TIES, Found, Planner, UnfitError
+from hubermean.mechanisms.weights import user_weights
+from hubermean.noise import NoiseLaw
+from hubermean.privacy import laplace_scale
+from hubermean.tuning import CAPS, SHORTEST, SpreadSearch
+from hubermean.user_table import IntArray, UserTable
+
+Floats = NDArray[np.float64]
+
+
+class Step(Protocol):
+    """One private question."""
+
+    def ready(self, found: Found) -> None:
+        """InputError or UnfitError where it cannot be asked after what was found."""
+
+    def law(self, table: UserTable, found: Found) -> Law:
+        """The law of its answer."""
+
+    def learn(self, found: Found, draw: Any) -> Found:
+        """What is found with this answer. InputError or UnfitError where it leads nowhere."""
+
+
+def steps_for(planner: Planner) -> Iterator[Step]:
+    """What is sought, in order."""
+    if planner.start.cap is None:
+        if planner.start.users is None:
+            yield CountUsers(planner)
+        yield ChooseCap(planner)
+    if planner.seeks_place:
+        yield MeasureWeight(planner)
+        if planner.seeks_spread:
+            for column in range(planner.columns):
+                yield ChooseSpread(planner, column)
+                yield LookBeyondTies(planner, column)
+        yield from (ChoosePlace(planner, column) for column in range(planner.columns))
+
+
+@dataclass(frozen=True)
+class CountUsers:
+    """The number of users with usable records, where it is private and decides how the cap is sought."""
+
+    planner: Planner
+
+    def ready(self, found: Found) -> None:
+        """Always."""
+
+    @property
+    def noise(self) -> NoiseLaw:
+        return NoiseLaw(kind="laplace", scale=laplace_scale(self.planner.counting(None), sensitivity=1))
+
+    def law(self, table: UserTable, found: Found) -> NoisySum:
+        return NoisySum(position=[int((table.counts > 0).sum())], noise=self.noise)
+
+    def learn(self, found: Found, draw: list[int]) -> Found:
+        users = max(draw[0], 0)
+        return replace(
+            found,
+            spent=found.spent + Fraction(self.planner.counting(None)),
+            users=float(users),
+            measured=(*found.measured, ("users_measured", users)),
+        )
+
+
+@dataclass(frozen=True)
+class ChooseCap:
+    """The record cap, where counts are private."""
+
+    planner: Planner
+
+    def ready(self, found: Found) -> None:
+        self.planner.cap_search(found.users or 0.0)
+
+    def law(self, table: UserTable, found: Found) -> Choice:
+        return self.planner.cap_search(found.users or 0.0).law(table.counts[table.counts > 0])
+
+    def learn(self, found: Found, draw: int) -> Found:
+        spent = found.spent + self.planner.cap_search(found.users or 0.0).epsilon
+        return replace(found, spent=spent, cap=int(CAPS[draw]))
+
+
+@dataclass(frozen=True)
+class MeasureWeight:
+    """The weight of all users with usable records; what there is to be spent on spread and place follows from it."""
+
+    planner: Planner
+
+    def ready(self, found: Found) -> None:
+        """Always."""
+
+    def _noise(self, found: Found) -> NoiseLaw:
+        assert found.cap is not None
+        scale = laplace_scale(self.planner.counting(found.users), sensitivity=found.cap)
+        return NoiseLaw(kind="laplace", scale=scale)
+
+    def law(self, table: UserTable, found: Found) -> NoisySum:
+        weights = usable_weights(self.planner, table, found)
+        return NoisySum(position=[sum(weights.tolist())], noise=self._noise(found))
+
+    def learn(self, found: Found, draw: list[int]) -> Found:
+        assert found.cap is not None
+        # One scale low: too much would be planned for, more often than not, with the rest too little.
+        weight = max((draw[0] - self._noise(found).scale) / found.cap, 0.0)
+        spent = found.spent + Fraction(self.planner.counting(found.users))
+        measured = (*found.measured, ("weight_measured", max(draw[0], 0)))
+        division = self.planner.division(weight, spent)
+        return replace(found, spent=spent, weight=weight, division=division, measured=measured)
+
+
+@dataclass(frozen=True)
+class ChooseSpread:
+    """The length of an interval that holds most of the weight, in one column."""
+
+    planner: Planner
+    column: int
+
+    def ready(self, found: Found) -> None:
+        """Always: the weight that was found is enough, or nothing would have been learned from it."""
+
+    def law(self, table: UserTable, found: Found) -> Choice:
+        assert found.cap is not None
+        weights = usable_weights(self.planner, table, found)
+        return _spread_search(found).law(_means(table, self.column), weights, cap=found.cap)
+
+    def learn(self, found: Found, draw: int) -> Found:
+        search = _spread_search(found)
+        return replace(
+            found,
+            spent=found.spent + search.epsilon,
+            spreads=(*found.spreads, draw),
+            shares=(*found.shares, search.share),
+        )
+
+
+@dataclass(frozen=True)
+class LookBeyondTies:
+    """Once more for a larger share, at a price of its own, where so many users tie that no spread was found."""
+
+    planner: Planner
+    column: int
+
+    def ready(self, found: Found) -> None:
+        if found.spreads[self.column] < SHORTEST:
+            self.planner.ties_search(found)
+
+    def law(self, table: UserTable, found: Found) -> Law:
+        if found.spreads[self.column] >= SHORTEST:
+            return Uniform(limit=1)
+        assert found.cap is not None
+        weights = usable_weights(self.planner, table, found)
+        return self.planner.ties_search(found).law(_means(table, self.column), weights, cap=found.cap)
+
+    def learn(self, found: Found, draw: int) -> Found:
+        if found.spreads[self.column] >= SHORTEST:
+            return found
+        if draw < SHORTEST:
+            raise UnfitError(TIES)
+        search = self.planner.ties_search(found)
+        return replace(
+            found,
+            spent=found.spent + search.epsilon,
+            spreads=(*found.spreads[: self.column], draw),
+            shares=(*found.shares[: self.column], search.share),
+        )
+
+
+@dataclass(frozen=True)
+class ChoosePlace:
+    """The middle of a window that holds most of the weight, in one column."""
+
+    planner: Planner
+    column: int
+
+    def ready(self, found: Found) -> None:
+        self.planner.place_search(self.column, found)
+
+    def law(self, table: UserTable, found: Found) -> Choice:
+        assert found.cap is not None
+        search = self.planner.place_search(self.column, found)
+        windows = search.windows
+        positions = rounded_means(
+            table.sums[self.column],
+            table.counts,
+            exponent=windows.exponent,
+            low=-windows.reach,
+            high=windows.reach,
+        )
+        weights = usable_weights(self.planner, table, found)
+        return search.law(positions[table.counts > 0], weights, cap=found.cap)
+
+    def learn(self, found: Found, draw: int) -> Found:
+        search = self.planner.place_search(self.column, found)
+        if draw in (0, search.windows.count - 1):  # the values may lie anywhere beyond
+            raise UnfitError(
+                "the values lie further from 0 than radius, or than a thousand million thresholds"
+            )
+        place = search.windows.middle(draw)
+        return replace(found, spent=found.spent + search.epsilon, places=(*found.places, place))
+
+
+def _spread_search(found: Found) -> SpreadSearch:
+    assert found.division is not None
+    assert found.division.spread is not None
+    return found.division.spread
+
+
+def _means(table: UserTable, column: int) -> Floats:
+    """The means of users with usable records."""
+    means = table.means if len(table.columns) == 1 else table.means[:, column]
+    return means[table.counts > 0]
+
+
+def usable_weights(planner: Planner, table: UserTable, found: Found) -> IntArray:
+    """The weights of users with usable records."""
+    usable = table.counts > 0
+    if planner.request.per == "user":
+        return np.ones(int(usable.sum()), dtype=np.int64)
+    assert found.cap is not None
+    return user_weights(table, planner.request, found.cap)[usable]

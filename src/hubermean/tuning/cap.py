@@ -1,0 +1,67 @@
+"""The record cap: how many records a user counts for, such that not too many users have more.
+
+A cap is a quantile of the users' numbers of records: few may have more, so that little is lost; but some must have as
+many, or everybody would pay for noise that hides a user who is not there. Proof: proofs/tuning.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from hubermean.laws import Choice
+from hubermean.tuning.spread import IntArray
+
+LARGEST_TUNED_CAP = 2**20
+CAPS: IntArray = np.unique(np.rint(np.exp2(np.arange(20 * 8 + 1) / 8)).astype(np.int64))
+"""The public grid of caps: every whole number to begin with, then eight per octave."""
+
+_LARGEST_SHARE = 0.3  # of users that may have more records than the cap
+_SMALLEST_SHARE = 0.01
+_DECAY = 0.5  # nats per octave by which larger caps weigh less
+# A cap that is far too large is chosen about once in a thousand releases; sixteen or so caps share that chance.
+_FAR_TOO_LARGE = math.log(1e3) + math.log(17.0)
+_PARTS = 100
+
+
+def share_above(n_users: float) -> float:
+    """How many users may have more records than the cap: the more users, the fewer need to be cut."""
+    share = _LARGEST_SHARE * math.sqrt(1000.0 / max(n_users, 1.0))
+    return min(max(share, _SMALLEST_SHARE), _LARGEST_SHARE)
+
+
+def public_cap(counts: IntArray, share: float) -> int:
+    """The cap for counts that are public: the least of the grid above which there are no more users than the share."""
+    above = len(counts) - np.searchsorted(np.sort(counts), CAPS, side="right")
+    fits = np.flatnonzero(above <= share * len(counts))
+    return int(CAPS[fits[0]]) if len(fits) else LARGEST_TUNED_CAP
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapSearch:
+    """What is sought: the least cap above which lie no more than `per_cent` of the users, at the price `epsilon`."""
+
+    per_cent: int
+    epsilon: Fraction
+
+    @classmethod
+    def plan(cls, n_users: float, epsilon: float, *, largest_part: float) -> CapSearch | None:
+        """The cheapest search, within a part of epsilon; None where users are too few."""
+        per_cent = max(round(share_above(n_users) * _PARTS), 1)
+        part = 2.0 * _FAR_TOO_LARGE / (per_cent / _PARTS * max(n_users, 1.0))
+        return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest_part * epsilon else None
+
+    def law(self, counts: IntArray) -> Choice:
+        """A cap, by number; `counts` are those of users with usable records."""
+        ordered = np.sort(counts)
+        above = len(counts) - np.searchsorted(ordered, CAPS, side="right")
+        # By how much too many users lie above, in hundredths of a user: one user changes it by less than a hundred.
+        excess = _PARTS * above - self.per_cent * len(counts)
+        costs = np.maximum(excess, 0)
+        np.maximum(costs[1:], -excess[:-1], out=costs[1:])
+        rate = self.epsilon / (2 * _PARTS)
+        costs += np.rint(_DECAY * np.log2(CAPS) / float(rate)).astype(np.int64)
+        return Choice(costs=costs, sizes=np.ones_like(costs), rate=rate)

@@ -1,0 +1,112 @@
+"""The private place: which of many windows of one length holds most of the weight.
+
+Windows overlap and cover all that lies within a public radius of zero, however many they are: an exponential mechanism
+over them costs the logarithm of their number over the weight that the right ones hold. Proof: proofs/tuning.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from hubermean.errors import InputError
+from hubermean.laws import Choice
+from hubermean.tuning.spread import IntArray
+
+_STEP_BITS = 12  # grid units between windows: at least 2^12
+_MOST_WINDOWS = 2**46
+_WRONG = math.log(1e5)  # nats: a window without any users is chosen once in a hundred thousand releases
+_LOST = 0.1  # of the share: what the right window may hold less than the spread was meant to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """`count` windows, `step` grid units apart and `length` long, symmetric about zero; grid units are 2^exponent."""
+
+    exponent: int
+    step: int
+    length: int
+    count: int
+
+    @classmethod
+    def covering(cls, radius: float, *, step: float, steps: int) -> Windows:
+        """Windows `steps` steps long whose middles cover [-radius, radius]; steps are rounded up.
+
+        Raises:
+            InputError: steps are too short for the numbers that values are read with.
+        """
+        exponent = math.floor(math.log2(step)) - _STEP_BITS
+        if exponent < -60:
+            exponent = -60
+            if step < 2.0 ** (exponent + _STEP_BITS // 2):
+                raise InputError("the values are too close together; measure them in a smaller unit")
+        unit = Fraction(2) ** exponent
+        whole = math.ceil(Fraction(step) / unit)
+        each_side = math.ceil(Fraction(radius) / (whole * unit))
+        if 2 * each_side + 1 > _MOST_WINDOWS:
+            raise InputError("radius is too large beside threshold or scale; lower it")
+        return cls(exponent=exponent, step=whole, length=steps * whole, count=2 * each_side + 1)
+
+    @property
+    def reach(self) -> int:
+        """How far from 0 the outermost window ends."""
+        return (self.count // 2) * self.step + (self.length + 1) // 2
+
+    def middle(self, number: int) -> float:
+        """The middle of a window, in units of the values."""
+        return float((number - self.count // 2) * self.step * Fraction(2) ** self.exponent)
+
+    @property
+    def largest_middle(self) -> float:
+        return self.middle(self.count - 1)
+
+    def runs(self, positions: IntArray, weights: IntArray) -> tuple[IntArray, IntArray]:
+        """(inside, sizes): the weight in every window, from left to right, as runs of windows that hold the same.
+
+        Formal guarantees: one user adds its weight to some windows and nothing to the others, and which these are
+        depends on that user alone.
+        """
+        first_end = -(self.count // 2) * self.step - self.length // 2  # of the leftmost window
+        offset = positions - first_end
+        last = np.clip(offset // self.step, -1, self.count - 1)
+        first = np.clip(-((self.length - offset) // self.step), 0, self.count)
+        held = first <= last
+        cuts = np.concatenate([first[held], last[held] + 1])
+        changes = np.concatenate([weights[held], -weights[held]])
+        starts, owner = np.unique(np.concatenate([[0], cuts]), return_inverse=True)
+        jumps = np.zeros(len(starts), dtype=np.int64)
+        np.add.at(jumps, owner[1:], changes)
+        inside, sizes = np.cumsum(jumps), np.diff(np.append(starts, self.count))
+        return inside[sizes > 0], sizes[sizes > 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceSearch:
+    """A window of most weight, at a price.
+
+    Attributes:
+        windows: among which.
+        epsilon: what the choice costs.
+        one_way: whether a neighbour only adds weight or only removes it, as under `add-remove`.
+    """
+
+    windows: Windows
+    epsilon: Fraction
+    one_way: bool
+
+    @classmethod
+    def plan(cls, windows: Windows, *, weight: float, share: float, one_way: bool) -> PlaceSearch:
+        """The cheapest search that finds users who hold a share of the weight, given in units of the heaviest."""
+        nats = math.log(windows.count) + _WRONG
+        sides = 1.0 if one_way else 2.0
+        part = sides * nats / (max(share - _LOST, 0.1) * max(weight, 1.0))
+        return cls(windows=windows, epsilon=Fraction(part), one_way=one_way)
+
+    def law(self, positions: IntArray, weights: IntArray, *, cap: int) -> Choice:
+        """A window, by number; every weight is a whole number from 0 to cap."""
+        inside, sizes = self.windows.runs(positions, weights)
+        rate = self.epsilon / ((1 if self.one_way else 2) * cap)
+        return Choice(costs=inside.max() - inside, sizes=sizes, rate=rate)
