@@ -171,9 +171,9 @@ class OfTested(Contestant):
     def judge(self, choices: Choices, data: Drawn) -> Judged:
         """Through the very law of a release."""
         prepared = self._tested(choices)
-        law = prepared.tested_law(data.table, prepared._public_plan())
-        draw = law.draw(self.noise)
         plan = self._plan(prepared)
+        law = prepared.gate(prepared.locate(data.table), plan)
+        draw = law.draw(self.noise)
         centre = np.array(law.inner.position) * 2.0**plan.exponent  # type: ignore[attr-defined]
         return Judged(
             error=self.error_of(centre, data) + len(centre) * plan.noise_stddev**2,
