@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from accuracy_result import Result
 from contestants import FAR, SHARES
 from draws import RADIUS
+from page import error_of, number, numbered, with_error
 
 BESIDE = ("winsorized", "literal", "clipped")
 
@@ -57,27 +57,6 @@ make accuracy     # about twenty minutes; python benchmarks/accuracy.py --quick 
 
 {tested}
 """
-
-
-def number(value: float) -> str:
-    """Three digits that matter, without an exponent where people write none."""
-    if not math.isfinite(value):
-        return "-"
-    if value >= 1e6:
-        mantissa, exponent = f"{value:.1e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if value >= 1.095 else f"{value:.3f}"
-
-
-def with_error(value: float, error: float) -> str:
-    return f"{number(value)} ({_error(error)})"
-
-
-def _error(value: float) -> str:
-    """One or two digits that matter."""
-    return number(value) if not value < 1.0 else f"{value:.2f}" if value >= 0.0095 else f"{value:.1g}"
 
 
 def verdict(one: Result) -> str:
@@ -127,12 +106,8 @@ def print_row(results: Sequence[Result]) -> None:
 def write_markdown(path: Path, results: Sequence[Result], *, runs: int, tuning: int) -> None:
     exact = [one for one in results if one.mechanism == "exact"]
     tested = [one for one in results if one.mechanism == "tested"]
-    says = (
-        textwrap.fill(f"{place}. {sentence}", 110, subsequent_indent="   ", break_on_hyphens=False)
-        for place, sentence in enumerate(_sentences(results, exact, tested), start=1)
-    )
     page = PAGE.format(
-        says="\n".join(says),
+        says=numbered(_sentences(results, exact, tested)),
         runs=runs,
         tuning=tuning,
         shares=", ".join(f"{share:g}" for share in SHARES),
@@ -186,7 +161,7 @@ def _line(one: Result, results: Sequence[Result], own: Sequence[str]) -> str:
         f"{one.users:,}",
         one.law,
         str(one.records),
-        f"**{number(one.ratio)}** ({_error(one.error)})",
+        f"**{number(one.ratio)}** ({error_of(one.error)})",
         f"{one.factor:.2g}",
         "" if one.target is None else f"{one.target:g}",
         verdict(one),
