@@ -90,13 +90,15 @@ class Contestant(ABC):
     shares: Sequence[float | None] = (None,)
     tunes = True
 
-    def __init__(self, sample: Drawn, spread: float, *, delta: float, seed: int) -> None:
+    def __init__(
+        self, sample: Drawn, spread: float, *, delta: float, seed: int, epsilon: float = EPSILON
+    ) -> None:
         self.spread = spread
         self.noise = InsecureSeededNoise(seed)
         self.delta = delta
         self.request = Request(
             columns=sample.table.columns,
-            epsilon=EPSILON,
+            epsilon=epsilon,
             delta=delta,
             neighbors=Neighbors.REPLACE_USER,
             per="user",
@@ -245,7 +247,11 @@ class OfLiteral(Contestant):
 
     def judge(self, choices: Choices, data: Drawn) -> Judged:
         found = unsafe_paper_literal_diagnostics(
-            data.means, threshold=choices.factor * self.spread, radius=RADIUS, epsilon=EPSILON, delta=DELTA
+            data.means,
+            threshold=choices.factor * self.spread,
+            radius=RADIUS,
+            epsilon=self.request.epsilon,
+            delta=DELTA,
         )
         error = self.error_of(np.atleast_1d(found.clipped).tolist(), data)
         return Judged(error=error + len(data.truth) * found.stddev**2)

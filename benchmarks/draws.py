@@ -5,8 +5,10 @@ The true mean is drawn afresh for every data set: a mechanism that works with bi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,12 +73,23 @@ def _lomax(generator: np.random.Generator, out: Floats) -> None:
     out -= 4.0 / 3.0
 
 
+def _log_normal(generator: np.random.Generator, out: Floats, *, sigma: float) -> None:
+    """e^(sigma Z), centred, in units of its deviation: that of sigma = 2 is 54, of a size with `RADIUS`."""
+    generator.standard_normal(out=out)
+    out *= sigma
+    np.exp(out, out=out)
+    out -= math.exp(sigma**2 / 2.0)
+    out /= math.sqrt(math.expm1(sigma**2) * math.exp(sigma**2))
+
+
 LAWS = {
     law.name: law
     for law in (
         RecordLaw(name="uniform", deviation=3**-0.5, fill=_uniform),
         RecordLaw(name="Gaussian", deviation=1.0, fill=_gaussian, closed=True),
         RecordLaw(name="Lomax(4)", deviation=2**0.5 / 3, fill=_lomax),
+        RecordLaw(name="log-normal(1)", deviation=1.0, fill=partial(_log_normal, sigma=1.0)),
+        RecordLaw(name="log-normal(2)", deviation=1.0, fill=partial(_log_normal, sigma=2.0)),
     )
 }
 
