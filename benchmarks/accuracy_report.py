@@ -10,7 +10,7 @@ from pathlib import Path
 from accuracy_result import Result
 from contestants import FAR, SHARES
 from draws import RADIUS
-from page import error_of, number, numbered, with_error
+from page import error_of, number, numbered, table_heading, table_line, verdict, with_error
 
 BESIDE = ("winsorized", "literal", "clipped")
 
@@ -59,12 +59,6 @@ make accuracy     # about twenty minutes; python benchmarks/accuracy.py --quick 
 """
 
 
-def verdict(one: Result) -> str:
-    if one.met is None:
-        return ""
-    return ("PASS" if one.met else "FAIL") + (", close" if one.close else "")
-
-
 def at(one: Result) -> str:
     """The tuned threshold, in deviations of a user mean."""
     return "" if one.factor is None else f" @{one.factor:.2g}"
@@ -97,7 +91,8 @@ def print_row(results: Sequence[Result]) -> None:
         print(
             f"{first.users:>6,} {first.law:<9}{first.records:>4}  {columns} {first.mechanism:<10}"
             f"{with_error(first.ratio, first.error):>15}{at(first) + share:<7}"
-            f"{'' if first.target is None else format(first.target, 'g'):>7}  {verdict(first):<12}"
+            f"{'' if first.target is None else format(first.target, 'g'):>7}  "
+            f"{verdict(first.met, close=first.close):<12}"
             f"{first.chance:<9.2%}{far:>8}{total:>9}  {cells}",
             flush=True,
         )
@@ -145,9 +140,7 @@ def _heading(name: str, *own: str) -> list[str]:
         *own,
         *BESIDE,
     ]
-    left = ("law", "verdict")
-    rules = ["---" if cell in left else "--:" for cell in cells]
-    return ["| " + " | ".join(cells) + " |", "|" + "|".join(rules) + "|"]
+    return table_heading(cells, left=("law", "verdict"))
 
 
 def _line(one: Result, results: Sequence[Result], own: Sequence[str]) -> str:
@@ -164,14 +157,14 @@ def _line(one: Result, results: Sequence[Result], own: Sequence[str]) -> str:
         f"**{number(one.ratio)}** ({error_of(one.error)})",
         f"{one.factor:.2g}",
         "" if one.target is None else f"{one.target:g}",
-        verdict(one),
+        verdict(one.met, close=one.close),
         with_error(one.paired, one.paired_error),
         with_error(one.formula, one.formula_error),
         with_error(one.drawn, one.drawn_error),
         *own,
         *(beside[name] for name in BESIDE),
     ]
-    return "| " + " | ".join(cells) + " |"
+    return table_line(cells)
 
 
 def _sentences(results: Sequence[Result], exact: Sequence[Result], tested: Sequence[Result]) -> Iterable[str]:

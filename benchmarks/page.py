@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 
 def number(value: float) -> str:
@@ -16,6 +16,8 @@ def number(value: float) -> str:
         return f"{mantissa}e{int(exponent)}"
     if value >= 100:
         return f"{value:,.0f}"
+    if 0.0 < value < 0.0995:
+        return f"{value:.2g}"
     return f"{value:.2f}" if value >= 1.095 else f"{value:.3f}"
 
 
@@ -25,7 +27,33 @@ def error_of(value: float) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    return f"{number(value)} ({error_of(error)})"
+    return f"{number(value)} ({error_of(error)})" if math.isfinite(value) else "-"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1%}" if math.isfinite(value) else "-"
+
+
+def percent_with_error(value: float, error: float) -> str:
+    return f"{percent(value)} ({percent(error)})" if math.isfinite(value) else "-"
+
+
+def verdict(met: bool | None, *, close: bool) -> str:
+    """Of a target, if there is one; `close` where it lies within two standard errors."""
+    if met is None:
+        return ""
+    return ("PASS" if met else "FAIL") + (", close" if close else "")
+
+
+def table_line(cells: Iterable[str]) -> str:
+    """A row of a table in Markdown."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def table_heading(headings: Sequence[str], *, left: Container[str]) -> list[str]:
+    """The first two lines of a table in Markdown; numbers stand on the right."""
+    rules = ["---" if heading in left else "--:" for heading in headings]
+    return [table_line(headings), "|" + "|".join(rules) + "|"]
 
 
 def numbered(sentences: Iterable[str]) -> str:
