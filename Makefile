@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all check bench accuracy hostile scaling wheel clean
+.PHONY: help demo test test-all check bench accuracy hostile tuning scaling wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -35,6 +35,9 @@ bench: $(READY)  ## speed beside plain DuckDB, in one process, and rough accurac
 
 accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; twenty minutes
 	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
+
+tuning: $(READY)  ## how good a mean is about which nothing is told, into docs/tuning.md; twenty minutes
+	$(BIN)/python benchmarks/tuning.py --markdown docs/tuning.md
 
 hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
 	$(BIN)/python benchmarks/hostile.py --plot docs/img/hostile.svg
