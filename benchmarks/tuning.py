@@ -37,7 +37,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=500, help="data sets per case")
-    parser.add_argument("--tuning-runs", type=int, default=120, help="separate data sets for tuning, at most")
+    parser.add_argument("--tuning-runs", type=int, default=60, help="separate data sets for tuning, at most")
     parser.add_argument("--wild", type=int, default=20_000, help="releases searched for wild values, in all")
     parser.add_argument("--part", nargs="+", default=list(PARTS), choices=list(PARTS), help="only these")
     parser.add_argument("--quick", action="store_true", help="few draws: about a minute, rough")

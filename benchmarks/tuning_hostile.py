@@ -13,12 +13,11 @@ from draws import LAWS, Case, Floats
 from page import number, percent, with_error
 from ratios import with_resampling
 from tuning_part import Column, Effort, Part
-from tuning_runs import AS_IS, CASE_COLUMNS, HEAVY, LIGHT, RELEASED, SHIFTED, Asked, Series, run_case
+from tuning_runs import AS_IS, CASE_COLUMNS, HEAVY, LIGHT, RELEASED, SHIFTED, WILD, Asked, Series, run_case
 
 USERS = (1_000, 10_000)
 HOSTILE_SHARE, FAR_AWAY = 0.05, 1_000.0
 SIDES = ("one", "both")
-WILD = 20.0  # standard errors of the plain mean
 _HOSTILE_SEED, _WILD_SEED = 11, 12
 _HOSTILE_RUNS = 2  # times the runs of other parts, since a quantile of 99.9% is asked for
 
@@ -77,10 +76,10 @@ def _attack(case: Case, runs: int) -> Iterator[Attack]:
             data = means if sides == "none" else attacked(means, truth, case.spread, sides)
             # Counted from the honest users' own mean: what sampling did to them is no attack.
             one.ask(data, counts, honest_mean, unit=case.spread, plain=0.0)
-    honest = _median(np.abs(series["none"].of("error")))[0]
+    honest = _median(series["none"].distances)[0]
     hostile = round(HOSTILE_SHARE * case.users)
     for sides in SIDES:
-        shifts = np.abs(series[sides].of("error"))
+        shifts = series[sides].distances
         bounds = hostile * 2.0 * series[sides].of("half_width") / case.users
         known = len(bounds) > 0 and bool(np.isfinite(bounds).all())
         median, median_error = _median(shifts)
@@ -184,7 +183,7 @@ def wildness(effort: Effort) -> Iterator[Wildness]:
         series = [Series(asked=Asked(), place=place) for place in places]
         run_case(case, series, runs=math.ceil(effort.wild / len(cases) / len(places)), seed=_WILD_SEED)
         for one in series:
-            distances = np.abs(one.of("error"))
+            distances = one.distances
             rows.append(
                 Wildness(
                     law=case.law,
@@ -194,7 +193,7 @@ def wildness(effort: Effort) -> Iterator[Wildness]:
                     answers=len(distances),
                     refused=len(one.answers) - len(distances),
                     refusal=one.refusal,
-                    wild=int((distances > WILD).sum()),
+                    wild=one.wild,
                     largest=float(distances.max(initial=0.0)),
                 )
             )
@@ -215,9 +214,9 @@ def wildness(effort: Effort) -> Iterator[Wildness]:
 def _says_of_wildness(found: Sequence[Wildness]) -> Iterable[str]:
     *_, all_of_them = found
     yield (
-        f"Of {all_of_them.answers:,} releases {all_of_them.wild} lie further than {WILD:g} standard errors of the "
-        f"plain mean from the truth, the furthest {number(all_of_them.largest)}; the probability of one is at most "
-        f"{all_of_them.upper:.2g} with 95% confidence, in this mix of cases."
+        f"Further than {WILD:g} standard errors of the plain mean from the truth: {all_of_them.wild} of "
+        f"{all_of_them.answers:,} releases, the largest distance being {number(all_of_them.largest)}; the probability "
+        f"of one is at most {all_of_them.upper:.2g} with 95% confidence, in this mix of cases."
     )
 
 

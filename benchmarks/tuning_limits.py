@@ -95,7 +95,7 @@ def _best(case: Case, epsilon: float, effort: Effort) -> tuple[float, float, str
         for kind in (OfWinsorized, OfExact)
     ]
     tuned = [(contestant, Tuning(contestant, data).best()) for contestant in contestants]
-    fresh = [Drawn.of(*case.draw(generator)) for _ in range(effort.runs)]
+    fresh = [Drawn.of(*case.draw(generator)) for _ in range(max(effort.runs // 2, 2))]
     plain = np.array([one.plain_error for one in fresh])
     unit = case.spread**2 / case.users
     found = []

@@ -45,6 +45,7 @@ class Result:
         ratio: mean squared error over sigma^2/(n m), with the luck of the draws taken out; what is judged.
         paired: over the plain mean's on the same draws.
         median: the median squared error over the plain mean's.
+        wild: answers so far off that one of them decides `ratio`.
         coverage: of the 95% interval; not a number where there is none.
         width: the interval's median width, over that of the central 95% of what was released around the truth.
     """
@@ -64,6 +65,7 @@ class Result:
     paired_error: float
     median: float
     median_error: float
+    wild: int
     target: float | None
     covers: str
     coverage: float
@@ -140,6 +142,7 @@ def _result(case: Case, series: Series) -> Result:
         paired_error=paired_error,
         median=median,
         median_error=median_error,
+        wild=series.wild,
         target=largest_ratio(case, series.asked),
         covers=series.covers,
         coverage=coverage,

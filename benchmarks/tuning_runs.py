@@ -15,6 +15,7 @@ from page import percent, percent_with_error
 from tuning_part import Column
 
 LEVEL = 0.95
+WILD = 20.0  # standard errors of the plain mean: an answer so far off is counted
 LIGHT, HEAVY = ("uniform", "Gaussian"), ("Lomax(4)", "log-normal(1)")
 _GIVEN_UP = 20  # refusals, and nothing else, after which a series is not continued
 
@@ -130,6 +131,17 @@ class Series:
         """Of the same data sets as `of`."""
         pairs = zip(self._plain, self.answers, strict=True)
         return np.array([plain for plain, answer in pairs if answer is not None])
+
+    @property
+    def distances(self) -> Floats:
+        """From the truth."""
+        found: Floats = np.abs(self.of("error"))
+        return found
+
+    @property
+    def wild(self) -> int:
+        """Answers far off, where the unit is a standard error of the plain mean."""
+        return int((self.distances > WILD).sum())
 
     @property
     def covers(self) -> str:
