@@ -31,8 +31,8 @@ make tuning     # about twenty minutes; python benchmarks/tuning.py --quick for 
   it is written. Rows of one case share their data sets.
 - The true mean is drawn anew for every data set, uniform in [-{half:g}, {half:g}], so no grid is lucky; then the data
   are left as they are, shifted by a million, or scaled by 1e-6 or 1e6.
-- Laws: uniform and Gaussian (light), Lomax(4) and log-normal(1) (heavy); records are drawn one by one, so a mean of a
-  hundred is not quite Gaussian. Log-normal records are in units of their deviation.
+- Laws: uniform and Gaussian (light), Lomax(4) and log-normal(1) (heavy). All but Gaussian records are drawn one by one,
+  so a mean of a hundred is not quite Gaussian. Log-normal records are in units of their deviation.
 - The denominator is the plain mean's error by its formula, sigma^2/(n m). The luck of the draws is taken out by
   regression on the plain mean's own error, whose expectation that is. `paired` is the ratio of two averages over the
   same draws and `medians` the ratio of two medians. Standard errors are in brackets; those of medians and widths by the
