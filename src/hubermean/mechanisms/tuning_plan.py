@@ -32,9 +32,11 @@ from hubermean.tuning import (
 _MOST_USERS = 2.0**31
 _COUNTING_PART = 0.04  # of epsilon: at most so much measures users, and so much their weight
 _WEIGHED_WITHIN = 50.0  # a weight need not be measured more exactly than to a fiftieth of the users
+_LOST_SCALES = 5.0
+_FILLED = 0.6  # of the cap: what users fill on average, or so it is expected
 _CAP_PART = 0.2
 _SPREAD_PART = 0.3
-_PLACE_PART = 0.47
+_PLACE_PART = 0.5
 _TIES_PART = 0.15
 _FARTHEST = 1e9  # thresholds from 0 that the mean may lie
 _GIVEN_SHARE = 0.8  # that a window holds of users whose spread the caller gave
@@ -180,8 +182,6 @@ class Planner:
         if self.request.delta > 0.0:
             joint = gaussian_alpha(max(rest * self.columns, 1e-6), self.request.delta)
             noise = min(noise, 2.0 * math.sqrt(self.columns) / joint)
-        if self.request.neighbors is Neighbors.ADD_REMOVE:
-            noise *= 0.75
         return min(max(math.sqrt(noise_share * weight) / noise, _NARROWEST), _WIDEST)
 
     def place_search(self, column: int, found: Found) -> PlaceSearch:
@@ -253,7 +253,7 @@ class Planner:
     # --- whether there are enough users ---------------------------------------------------------------------------
 
     def enough(self, users: float) -> bool:
-        """Whether so many users, all of them with records up to the cap, can be tuned for."""
+        """Whether so many users can be tuned for, if most have usable records."""
         try:
             self.expected(users)
         except UnfitError:
@@ -270,9 +270,12 @@ class Planner:
         cap = self.start.cap or 1
         if not self.seeks_place:
             return Found(spent=spent, users=users, cap=cap)
-        known = users if self.start.cap is None else self.start.users
+        known = None if self.start.users is None and self.start.cap is not None else users
+        # Where a cap was sought, many users have fewer records than that.
+        heaviest = users if self.request.per == "user" else _FILLED * users
         spent += Fraction(self.counting(known))
-        weight = users - 1.0 / self.counting(known)
+        # And so much may be lost to the noise of the measured weight, but for one release in a hundred.
+        weight = heaviest - _LOST_SCALES / self.counting(known)
         return Found(spent=spent, users=users, cap=cap, weight=weight, division=self.division(weight, spent))
 
     @property
