@@ -294,3 +294,23 @@ def test_refusals(options: dict[str, object], sentence: str) -> None:
 
 def test_the_rate_is_the_rational_number_that_epsilon_stands_for() -> None:
     assert prepared(((0.0,),), Neighbors.REPLACE_USER, "user", 0.1).rate == Fraction(0.1) / 2
+
+
+@pytest.mark.parametrize(("n", "threshold"), [(100, 2.0), (1000, 6.0)])
+def test_intervals_hold_the_location_of_the_data(n: int, threshold: float) -> None:
+    rng = np.random.default_rng(31)
+    held, widths, errors = [], [], []
+    for _ in range(150):
+        means = rng.normal(size=n)
+        centre = float(np.ravel(huber_location(means, thresholds=threshold).point)[0])
+        release = hm.mean_of_user_means(means, epsilon=1, threshold=threshold, radius=100, mechanism="exact")
+        low, high = release.interval(0.95)  # type: ignore[misc]
+        held.append(low <= centre <= high)
+        widths.append((high - low) / 2)
+        errors.append(abs(release.value - centre))  # type: ignore[operator]
+    assert np.mean(held) >= 0.95
+    assert np.median(widths) <= 3.0 * np.quantile(errors, 0.95)
+    private = hm.mean_of_user_means(
+        means, epsilon=1, threshold=2, radius=100, mechanism="exact", neighbors="add-remove"
+    )
+    assert private.interval() is None, "nobody knows how many users there are"

@@ -25,6 +25,7 @@ from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shel
 from hubermean.mechanisms.weights import check_cap, planned_weight, user_weights, weight_cap
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
+from hubermean.release import Interval
 from hubermean.user_table import UserTable
 
 LARGEST_RADIUS = 2**60  # in grid units
@@ -34,6 +35,7 @@ MOST_USERS = 2**31
 MOST_PLANNED_USERS = 2**24  # where the number of users is private; more costs accuracy, not privacy
 _FINEST_THRESHOLD_BITS = 30
 _COARSEST_THRESHOLD_BITS = 8
+_WELL_WITHIN = 0.75
 _LOST_MASS = 40.0  # shells are told apart until the rest of the grid together has probability about e^-40
 
 
@@ -93,6 +95,8 @@ class Exact:
             rate=epsilon / 2,
             depth=depth,
             planned_users=planned_weight(request, facts, cap) / _reaching_weight(facts, cap, epsilon / 2),
+            weight_is_public=facts.n_users is not None
+            and (request.per == "user" or facts.record_counts is not None),
         )
 
 
@@ -192,6 +196,7 @@ class PreparedExact(Prepared):
     rate: Fraction
     depth: int
     planned_users: float
+    weight_is_public: bool
 
     def predicted_noise(self) -> tuple[float, ...]:
         """The spread of the draw if the score rises evenly up to the threshold and no further (proofs/exact.md)."""
@@ -242,7 +247,12 @@ class PreparedExact(Prepared):
     def outcome(self, draw: Sequence[int]) -> Outcome:
         spacing = Fraction(2) ** self.grid.exponent
         values = tuple(float((number - self.grid.radius) * spacing) for number in draw)
-        return Outcome(values=values, parameters=self._parameters())
+        rule = None
+        if self.weight_is_public:
+            crossing = 2.0 if self.request.neighbors is not Neighbors.ADD_REMOVE else 1.0
+            step = crossing * float(self.grid.threshold * spacing) / (_WELL_WITHIN * self.planned_users)
+            rule = ScoreInterval(values=values, step=step, rate=float(self.rate))
+        return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 
     def _users(self, table: UserTable, sums: ExactSums) -> Users:
         """Users as integers; means beyond radius + threshold pull on every grid point alike, so they are clamped."""
@@ -276,6 +286,29 @@ class PreparedExact(Prepared):
         if len(self.request.columns) > 1:
             parameters["epsilon_of_each_column"] = float(2 * self.rate)
         return parameters
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ScoreInterval:
+    """Intervals for the Huber location of the data, from the rate at which answers get less likely.
+
+    With three in four users well within the threshold the score rises by about one in every `step` away from it, or
+    faster, and an answer of score k is e^(-rate k) as likely; the first step is added (proofs/exact.md, "What to
+    expect").
+    """
+
+    values: tuple[float, ...]
+    step: float
+    rate: float
+
+    def at(self, level: float) -> Interval:
+        bound = self.step * (1.0 - math.log1p(-level) / self.rate)
+        return Interval(
+            level=level,
+            low=tuple(value - bound for value in self.values),
+            high=tuple(value + bound for value in self.values),
+            covers="noise, if three in four users lie well within the threshold",
+        )
 
 
 def _depth(grid: LocationGrid, epsilon: Fraction, *, n_users: int | None, equal: bool) -> int:
