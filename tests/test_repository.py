@@ -9,9 +9,12 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_pinned_versions_name_no_host() -> None:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    assert lines
-    assert all(re.fullmatch(r"[A-Za-z0-9_.\-]+==[A-Za-z0-9_.+!]+", line) for line in lines)
+    of_peers = sorted((ROOT / "benchmarks" / "peer_runners").glob("requirements-*.txt"))
+    assert of_peers
+    for path in [ROOT / "constraints.txt", *of_peers]:
+        lines = path.read_text().splitlines()
+        assert lines
+        assert all(re.fullmatch(r"[A-Za-z0-9_.\-]+==[A-Za-z0-9_.+!]+", line) for line in lines), path.name
 
 
 def test_every_dependency_is_pinned() -> None:
