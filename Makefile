@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all check bench accuracy hostile tuning scaling wheel clean
+.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -45,11 +45,15 @@ hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
 scaling: $(READY)  ## time and memory against users and columns, into docs/scaling.md
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.svg
 
+peers: $(READY)  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; ten minutes
+	-$(PYTHON) benchmarks/peer_runners/make_environments.py
+	$(BIN)/python benchmarks/peers.py --markdown docs/peers.md
+
 wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build
 
 clean:  ## remove what make made
-	rm -rf $(VENV) dist build demo-data benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist build demo-data benchmarks/data benchmarks/peer_runners/.venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hubermean needs Python 3.11 or newer; set PYTHON=python3.11")'

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import hubermean as hm
 from hubermean.api import release_table
+from hubermean.location import huber_location
 from hubermean.mechanisms import PublicFacts, Request
 from hubermean.mechanisms.exact import Exact, PreparedExact, Shells
 from hubermean.mechanisms.shells import Users, flat_shell_ends, shell_ends

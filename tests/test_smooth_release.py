@@ -164,7 +164,7 @@ def test_nobody_at_all_is_answered_where_n_is_private(shape: tuple[int, ...], me
         threshold=np.float32(1),
         radius=np.int64(10),
     )
-    assert all(abs(value) <= 10.0 for value in release.values)
+    assert all(abs(value) <= 10.0 * (1 + 1e-12) for value in release.values)
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e9])
