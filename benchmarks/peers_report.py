@@ -46,6 +46,8 @@ relation of its own guarantee ([neighbors.md](neighbors.md)).
 - Beside OpenDP and diffprivlib, hubermean with the same bounds is asked for `replace-values`: each user has one mean,
   and one of these values changes. Told nothing, it is asked for its default `replace-user`, which hides that, and
   whether a user has any usable value as well.
+- With the same bounds the noise of all three is then Laplace's, of scale width / (n epsilon): by theory a tie, and what
+  their ratios differ from 1 is luck.
 - Everybody is given user means, one number per user, so that to a library that protects records a record is a user.
 
 ## How it is measured
