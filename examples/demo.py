@@ -13,7 +13,7 @@ FOLDER = Path("demo-data")
 SALARIES = FOLDER / "salaries.parquet"
 COMMAND = [
     *("hubermean", "release", SALARIES.as_posix(), "--user", "playerID", "--value", "salary"),
-    *("--epsilon", "1", "--bounds", "0", "20000000", "--record-cap", "10"),
+    *("--epsilon", "1"),
 ]
 
 
@@ -29,8 +29,9 @@ def write_salaries() -> None:
 
 def main() -> int:
     write_salaries()
+    print("26,428 yearly salaries (dollars) of 5,149 baseball players; the person to protect is the player.")
     print(
-        "26,428 yearly salaries (dollars) of 5,149 baseball players; the person to protect is the player.\n"
+        "Nothing is told but the budget: bounds and a cap on the records of a player are found privately.\n"
     )
     print("$ " + " ".join(COMMAND), flush=True)
     program = Path(sys.executable).with_name(COMMAND[0])

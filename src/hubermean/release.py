@@ -136,11 +136,13 @@ class Release:
             lines.append((f"{_printable(column)}, {of}", _number(value)))
             if details is not None:
                 span = f"{_number(details.low[position])} to {_number(details.high[position])}"
-                lines.append((f"{details.level:.0%} interval ({details.covers})", span))
+                lines.append((f"{details.level:.0%} interval", span))
         if len(self.columns) > SHOWN:
             lines.append(
                 (f"and {len(self.columns) - SHOWN:,} more columns", "in values, to_dict() and to_json()")
             )
+        if details is not None:
+            lines.append(("interval covers", details.covers))
         budget = f"epsilon = {_number(self.epsilon)}" + (
             f", delta = {_number(self.delta)}" if self.delta > 0 else ""
         )
@@ -163,12 +165,16 @@ class Release:
         )
 
     def _repr_html_(self) -> str:
+        cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:none"
+        released = 2 * min(len(self.columns), SHOWN) if self.interval_rule is not None else len(self.columns)
         cells = "".join(
-            f'<tr><th style="text-align:left">{html.escape(label)}</th>'
-            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-            for label, text in self.rows()
+            f'<tr><th style="{cell};font-weight:normal;opacity:0.7">{html.escape(label)}</th>'
+            f'<td style="{cell};max-width:46em;white-space:normal'
+            f'{";font-weight:bold" if number < released else ""}">{html.escape(text)}</td></tr>'
+            for number, (label, text) in enumerate(self.rows())
         )
-        return f"<table><caption>hubermean release</caption>{cells}</table>"
+        title = '<caption style="text-align:left;font-weight:bold;padding-bottom:4px">Private mean</caption>'
+        return f'<table style="border-collapse:collapse">{title}{cells}</table>'
 
 
 def _printable(name: str) -> str:

@@ -29,7 +29,7 @@ _PARTS = 100
 
 def share_above(n_users: float) -> float:
     """How many users may have more records than the cap: the more users, the fewer need to be cut."""
-    share = _LARGEST_SHARE * math.sqrt(1000.0 / max(n_users, 1.0))
+    share = _LARGEST_SHARE * (1000.0 / max(n_users, 1.0)) ** 0.7
     return min(max(share, _SMALLEST_SHARE), _LARGEST_SHARE)
 
 
