@@ -16,6 +16,7 @@ from hubermean.mechanisms import PublicFacts, Request, Tuned
 from hubermean.mechanisms.tuned import PreparedTuned
 from hubermean.mechanisms.tuning_steps import ChooseCap, ChoosePlace
 from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
 from hubermean.tuning import LENGTHS
 from hubermean.user_table import UserTable
@@ -74,6 +75,37 @@ def test_steps_spend_no_more_than_there_is(relation: Neighbors, columns: int, pe
             <= Fraction(epsilon)
         )
         assert rest.delta == delta
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_many_columns_share_a_concentrated_budget(relation: Neighbors) -> None:
+    """Choices at epsilon^2 / 8, Laplace noise at epsilon^2 / 2, Gaussian noise at d S^2 / (2 sigma^2): all within rho."""
+    rng, noise = np.random.default_rng(26), InsecureSeededNoise(27)
+    columns, epsilon, delta = 12, 1.0, 1e-6
+    table = UserTable.from_means(rng.normal(size=(20_000, columns)) * 10.0 ** np.arange(-6, 6))
+    made = prepared(table, relation, epsilon=epsilon, delta=delta)
+    assert made.planner.purse.accounting == "concentrated"
+    found, law, spent = made.planner.start, made.law(table), Fraction(0)
+    for step in made.steps:
+        assert isinstance(law, Staged)
+        drawn = law.first.draw(noise)
+        if isinstance(law.first, NoisySum):
+            (one,) = law.first.laws()
+            spent += Fraction(1) / Fraction(one.scale) ** 2 / 2
+        elif isinstance(law.first, Choice):
+            unit = (1 if relation is ADD_REMOVE else 2) if isinstance(step, ChoosePlace) else 200
+            spent += (law.first.rate * unit) ** 2 / 8
+        found = step.learn(found, drawn)
+        assert spent <= found.spent
+        law = law.then(drawn)
+    clipped = made.clipped(found)
+    for moments, one in zip(clipped.moments, clipped.laws, strict=True):
+        assert one.kind == "gaussian"
+        spent += Fraction(moments.sensitivity()) ** 2 / (2 * Fraction(one.scale) ** 2)
+    allowed = Fraction(largest_rho(epsilon, delta))
+    assert allowed * Fraction(999, 1000) <= spent <= allowed
+    outcome = clipped.outcome(law.draw(noise))
+    assert np.abs(np.array(outcome.values) / 10.0 ** np.arange(-6, 6)).max() < 0.3
 
 
 def test_what_follows_a_step_is_public() -> None:

@@ -92,7 +92,7 @@ def losses(laws: list[Choice]) -> float:
 def test_a_spread_costs_no_more_than_it_says(family: str, cap: int) -> None:
     """One user is replaced, reweighed or gone; costs beyond the cap are found by bisection, which this checks too."""
     rng = np.random.default_rng(5)
-    search = SpreadSearch.plan(1200, 1.0, largest_part=0.3)
+    search = SpreadSearch.plan(1200, largest=0.3)
     assert search is not None
     for _ in range(10):
         values = crowd(family, rng, 1199)
@@ -111,7 +111,7 @@ def test_a_spread_costs_no_more_than_it_says(family: str, cap: int) -> None:
 
 def test_too_small_a_sensitivity_of_the_spread_would_be_seen() -> None:
     """The same test with a cap that is too small for the weights finds the loss too large."""
-    search = SpreadSearch.plan(1200, 1.0, largest_part=0.3)
+    search = SpreadSearch.plan(1200, largest=0.3)
     assert search is not None
     values, weights = np.random.default_rng(6).normal(size=1199), np.full(1199, 4)
     laws = [
@@ -124,7 +124,7 @@ def test_too_small_a_sensitivity_of_the_spread_would_be_seen() -> None:
 @pytest.mark.parametrize("cap", [1, 50])
 def test_the_spread_holds_its_share(cap: int) -> None:
     rng, noise = np.random.default_rng(8), InsecureSeededNoise(9)
-    search = SpreadSearch.plan(2000, 1.0, largest_part=0.3)
+    search = SpreadSearch.plan(2000, largest=0.3)
     assert search is not None
     assert search.share == 0.85
     for _ in range(20):
@@ -135,7 +135,7 @@ def test_the_spread_holds_its_share(cap: int) -> None:
 
 
 def test_fewer_users_get_a_smaller_share_and_few_none() -> None:
-    shares = [SpreadSearch.plan(n, 1.0, largest_part=0.3) for n in (200, 280, 400, 1000, 10**6)]
+    shares = [SpreadSearch.plan(n, largest=0.3) for n in (200, 280, 400, 1000, 10**6)]
     assert shares[0] is None
     known = [search for search in shares if search is not None]
     assert [search.per_cent for search in known] == sorted(search.per_cent for search in known)
@@ -214,7 +214,7 @@ def test_users_are_found_wherever_they_are(place: float) -> None:
 def test_a_cap_costs_no_more_than_it_says(family: str) -> None:
     """A user's count goes from 1 to 10,000, or the user comes or goes."""
     rng = np.random.default_rng(13)
-    search = CapSearch.plan(900, 1.0, largest_part=0.2)
+    search = CapSearch.plan(900, largest=0.2)
     assert search is not None
     counts = {
         "one": np.ones(899, dtype=np.int64),
@@ -231,7 +231,7 @@ def test_a_cap_costs_no_more_than_it_says(family: str) -> None:
 
 def test_a_cap_is_what_most_users_stay_below() -> None:
     rng, noise = np.random.default_rng(14), InsecureSeededNoise(15)
-    search = CapSearch.plan(1000, 1.0, largest_part=0.2)
+    search = CapSearch.plan(1000, largest=0.2)
     assert search is not None
     for records in (1, 2, 10, 16):
         drawn = [int(CAPS[search.law(np.full(1000, records)).draw(noise)]) for _ in range(100)]
@@ -240,7 +240,7 @@ def test_a_cap_is_what_most_users_stay_below() -> None:
     for _ in range(30):
         cap = int(CAPS[search.law(rng.permutation(zipf)).draw(noise)])
         assert 0.15 < (zipf > cap).mean() < 0.55
-    assert CapSearch.plan(200, 1.0, largest_part=0.2) is None
+    assert CapSearch.plan(200, largest=0.2) is None
     assert share_above(1e6) < share_above(1e4) < share_above(1e3) == 0.3
 
 

@@ -82,7 +82,7 @@ def wild_at(
     planner: Planner, quantile: Quantile, mean: float, deviation: float, n: int, *, weight: float
 ) -> float:
     """The same, where so much was planned for: one scale less than was measured."""
-    spent = Fraction(planner.counting(float(n)))
+    spent = planner.price_of_counting(float(n))
     division = planner.division(weight, spent)
     search = division.spread
     assert search is not None

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weig
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
-from hubermean.privacy import discrete_gaussian_sigma, laplace_scale
+from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigma, laplace_scale
 from hubermean.release import Interval
 from hubermean.user_table import IntArray, UserTable
 
@@ -49,6 +49,8 @@ class Clipped:
         likeness: how alike a user's records are, from 0 to 1. Below 1 users with fewer records than the cap are clamped
             less: to sqrt((likeness + (1 - likeness) / records) / (likeness + (1 - likeness) / cap)) times the half
             width of the bounds. This costs no noise: a user that weighs less may lie further away.
+        rho: a concentrated budget in place of (epsilon, delta), from a caller that composes: then noise is Gaussian and
+            the release is rho-zCDP.
 
     Formal guarantees:
     - epsilon-DP for delta = 0 (discrete Laplace noise), (epsilon, delta)-DP otherwise, for the neighbour
@@ -61,6 +63,7 @@ class Clipped:
     record_cap: int | None = None
     centred: bool = False
     likeness: float = 1.0
+    rho: float | None = None
     name = "clipped"
 
     def __post_init__(self) -> None:
@@ -133,8 +136,8 @@ class Clipped:
         self, grids: Sequence[Grid], cap: int, request: Request
     ) -> tuple[tuple[Moments, ...], tuple[NoiseLaw, ...]]:
         """Sums and a law per column, all of the less noisy kind by public scales (proofs/clipped.md, Theorem 1)."""
-        kinds = []
-        for kind in ("laplace", "gaussian") if request.delta > 0.0 else ("laplace",):
+        kinds: list[tuple[tuple[Moments, ...], tuple[NoiseLaw, ...]]] = []
+        for kind in self._kinds(request):
             moments = tuple(
                 Moments.of(
                     request.neighbors,
@@ -147,28 +150,35 @@ class Clipped:
                 for grid in grids
             )
             # So large an epsilon that Gaussian noise would be finer than the grid needs no Gaussian.
-            with contextlib.suppress(InputError) if kind == "gaussian" else contextlib.nullcontext():
-                kinds.append((moments, tuple(_law(one, request) for one in moments)))
+            with contextlib.suppress(InputError) if len(kinds) > 0 else contextlib.nullcontext():
+                kinds.append((moments, tuple(self._law(one, request) for one in moments)))
         chosen = min(kinds, key=lambda made: sum(_relative_noise(*pair) for pair in zip(*made, strict=True)))
         if max(law.scale for law in chosen[1]) > LARGEST_SCALE:
             raise InputError("epsilon is too small for this record_cap; raise epsilon or lower record_cap")
         return chosen
 
+    def _kinds(self, request: Request) -> tuple[Literal["laplace", "gaussian"], ...]:
+        if self.rho is not None:
+            return ("gaussian",)
+        return ("laplace", "gaussian") if request.delta > 0.0 else ("laplace",)
 
-def _law(moments: Moments, request: Request) -> NoiseLaw:
-    """The noise on each sum of one column."""
-    columns = len(request.columns)
-    if moments.kind == "laplace":
-        scale = laplace_scale(request.epsilon, sensitivity=columns * moments.sensitivity())
-        return NoiseLaw(kind="laplace", scale=scale)
-    squared = columns * moments.sensitivity() ** 2
-    sigma = discrete_gaussian_sigma(
-        request.epsilon,
-        request.delta,
-        sensitivity=math.isqrt(squared - 1) + 1,
-        dimension=columns * moments.terms,
-    )
-    return NoiseLaw(kind="gaussian", scale=sigma)
+    def _law(self, moments: Moments, request: Request) -> NoiseLaw:
+        """The noise on each sum of one column."""
+        columns = len(request.columns)
+        if moments.kind == "laplace":
+            scale = laplace_scale(request.epsilon, sensitivity=columns * moments.sensitivity())
+            return NoiseLaw(kind="laplace", scale=scale)
+        squared = columns * moments.sensitivity() ** 2
+        if self.rho is not None:
+            sigma = concentrated_sigma(self.rho, squared_sensitivity=squared)
+        else:
+            sigma = discrete_gaussian_sigma(
+                request.epsilon,
+                request.delta,
+                sensitivity=math.isqrt(squared - 1) + 1,
+                dimension=columns * moments.terms,
+            )
+        return NoiseLaw(kind="gaussian", scale=sigma)
 
 
 def _relative_noise(moments: Moments, law: NoiseLaw) -> float:

@@ -18,6 +18,7 @@ from hubermean.laws import Gate, Law, NoisySum, Staged
 from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.mechanisms.known_values import KnownValues
 from hubermean.mechanisms.protocol import Bounds, Known, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.purse import Purse
 from hubermean.mechanisms.tuning_plan import TOO_FEW, Found, Planner, UnfitError
 from hubermean.mechanisms.tuning_steps import Step, steps_for
 from hubermean.mechanisms.weights import check_cap
@@ -81,7 +82,7 @@ class Tuned:
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedTuned:
         self.check(request)
         known = KnownValues.checked(self, columns=len(request.columns))
-        planner = Planner(request=request, facts=facts, known=known)
+        planner = _cheaper(request, facts, known)
         prepared = PreparedTuned(
             request=request, facts=facts, planner=planner, steps=tuple(steps_for(planner))
         )
@@ -92,6 +93,19 @@ class Tuned:
             )
         prepared.rehearse()
         return prepared
+
+
+def _cheaper(request: Request, facts: PublicFacts, known: KnownValues) -> Planner:
+    """The planner in whose currency less noise is to be expected, from public numbers alone."""
+    pure = Planner(request=request, facts=facts, known=known, purse=Purse.pure(request.epsilon))
+    if request.delta == 0.0 or not pure.seeks_place:
+        return pure
+    purse = Purse.concentrated(request.epsilon, request.delta)
+    if purse.total <= 0:
+        return pure
+    concentrated = replace(pure, purse=purse)
+    users = float(facts.planned_users if facts.n_users is None else facts.n_users)
+    return min((pure, concentrated), key=lambda planner: planner.expected_noise(users))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,11 +162,13 @@ class PreparedTuned(Prepared):
 
     def clipped(self, found: Found) -> PreparedClipped:
         """What releases the mean once all is found, from public and released numbers."""
-        rest = float_down(Fraction(self.request.epsilon) - found.spent)
+        rest = float_down(self.planner.purse.total - found.spent)
         if rest <= 0.0:
             raise UnfitError(TOO_FEW)
-        mechanism = self.planner.clipped(found)
-        return mechanism.prepare(replace(self.request, epsilon=rest), self.facts)
+        request = self.request
+        if self.planner.purse.accounting == "pure":
+            request = replace(request, epsilon=rest)
+        return self.planner.clipped(found).prepare(request, self.facts)
 
     def outcome(self, draw: Any) -> Outcome:
         found = self.planner.start
@@ -167,7 +183,8 @@ class PreparedTuned(Prepared):
         outcome = made.outcome(draw)
         if self.planner.seeks_place and any(abs(share) > _AT_THE_END for share in made.shares(draw)):
             raise self._refusal("the mean was not found, it may lie further from 0 than radius")
-        parameters = {**outcome.parameters, **found.parameters(), "epsilon_of_tuning": float(found.spent)}
+        unit = "epsilon" if self.planner.purse.accounting == "pure" else "rho"
+        parameters = {**outcome.parameters, **found.parameters(), f"{unit}_of_tuning": float(found.spent)}
         return replace(outcome, parameters=parameters)
 
     def _refusal(self, reason: str) -> NotReleased:

@@ -14,6 +14,7 @@ from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.known_values import KnownValues
 from hubermean.mechanisms.margin import least_users
 from hubermean.mechanisms.protocol import PublicFacts, Request
+from hubermean.mechanisms.purse import Purse
 from hubermean.privacy import float_down, gaussian_alpha
 from hubermean.relations import Neighbors
 from hubermean.tuning import (
@@ -59,13 +60,15 @@ class Division:
     """What follows from the weight of all users.
 
     Attributes:
-        column_epsilon: what each column has, in all.
+        own: what each column has, in all.
         spread: the search for the spread; None where the spread is known.
+        noise: the standard deviation of the noise of a mean, for bounds at 1 and -1.
         deviations: how many standard deviations the bounds lie from the place.
     """
 
-    column_epsilon: float
+    own: Fraction
     spread: SpreadSearch | None
+    noise: float
     deviations: float
 
 
@@ -74,7 +77,7 @@ class Found:
     """What is public or was found so far.
 
     Attributes:
-        spent: epsilon.
+        spent: of the purse.
         users: how many there are, if that is public or was measured.
         cap: the largest weight of a user.
         weight: that of all users with usable records, in units of the cap.
@@ -112,7 +115,8 @@ class Planner:
     request: Request
     facts: PublicFacts
     known: KnownValues
-    start: Found = field(init=False)
+    purse: Purse
+    start: Found = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         users = None if self.facts.n_users is None else float(self.facts.n_users)
@@ -146,12 +150,16 @@ class Planner:
 
     def counting(self, users: float | None) -> float:
         """The epsilon that measures users, or their weight if their number is known already."""
-        most = _COUNTING_PART * self.request.epsilon
+        most = self.purse.largest_noise(_COUNTING_PART)
         return most if users is None else min(most, _WEIGHED_WITHIN / max(users, 1.0))
+
+    def price_of_counting(self, users: float | None) -> Fraction:
+        return self.purse.of_noise(Fraction(self.counting(users)))
 
     def cap_search(self, users: float) -> CapSearch:
         """UnfitError where users are too few."""
-        search = CapSearch.plan(min(users, _MOST_USERS), self.request.epsilon, largest_part=_CAP_PART)
+        largest = self.purse.largest_choice(self.purse.total, _CAP_PART)
+        search = CapSearch.plan(min(users, _MOST_USERS), largest=largest)
         if search is None:
             raise UnfitError(TOO_FEW)
         return search
@@ -159,30 +167,35 @@ class Planner:
     def division(self, weight: float, spent: Fraction) -> Division:
         """UnfitError where the weight is too small."""
         weight = min(weight, _MOST_USERS)
-        own = float_down((Fraction(self.request.epsilon) - spent) / self.columns)
+        own = (self.purse.total - spent) / self.columns
         spread, share = None, _GIVEN_SHARE
         rest = own
         if self.seeks_spread:
-            spread = SpreadSearch.plan(weight, own, largest_part=_SPREAD_PART)
+            spread = SpreadSearch.plan(weight, largest=self.purse.largest_choice(own, _SPREAD_PART))
             if spread is None:
                 raise UnfitError(TOO_FEW)
             share = spread.share
-            rest -= float(spread.epsilon)
+            rest -= self.purse.of_choice(spread.epsilon)
         # What the place costs depends on the bounds, a little; for them an estimate will do.
-        rest -= float(self._place_search(share, weight, step=1.0, steps=10, radius=_FARTHEST * 9.0).epsilon)
-        if rest < (1.0 - _SPREAD_PART - _PLACE_PART) * own:
+        rest -= self.purse.of_choice(
+            self._place_search(share, weight, step=1.0, steps=10, radius=_FARTHEST * 9.0).epsilon
+        )
+        if rest < Fraction(1.0 - _SPREAD_PART - _PLACE_PART) * own:
             raise UnfitError(TOO_FEW)
-        return Division(column_epsilon=own, spread=spread, deviations=self._deviations(weight, rest))
-
-    def _deviations(self, weight: float, rest: float) -> float:
-        """How wide bounds may be for noise that is small beside sampling."""
+        noise = self._noise(float(rest))
         noise_share = _NOISE_SHARE * (max(weight, 1.0) / 1000.0) ** -_NOISE_DECAY
-        # The standard deviation of the noise for bounds one unit from the place.
+        deviations = min(max(math.sqrt(noise_share * weight) / noise, _NARROWEST), _WIDEST)
+        return Division(own=own, spread=spread, noise=noise / weight, deviations=deviations)
+
+    def _noise(self, rest: float) -> float:
+        """The standard deviation of the noise of a sum, with this much left per column, for bounds at 1 and -1."""
+        if self.purse.accounting == "concentrated":
+            return math.sqrt(2.0 / rest)
         noise = 2.0 * math.sqrt(2.0) / rest
         if self.request.delta > 0.0:
             joint = gaussian_alpha(max(rest * self.columns, 1e-6), self.request.delta)
             noise = min(noise, 2.0 * math.sqrt(self.columns) / joint)
-        return min(max(math.sqrt(noise_share * weight) / noise, _NARROWEST), _WIDEST)
+        return noise
 
     def place_search(self, column: int, found: Found) -> PlaceSearch:
         """InputError or UnfitError where there is none."""
@@ -197,7 +210,7 @@ class Planner:
         radius = min(radius, float_down(self.facts.columns[column].limit * Fraction(7, 8)))
         weight = min(found.weight, _MOST_USERS)
         search = self._place_search(share, weight, step=length / steps, steps=steps, radius=radius)
-        if float(search.epsilon) > _PLACE_PART * found.division.column_epsilon:
+        if search.epsilon > self.purse.largest_choice(found.division.own, _PLACE_PART):
             raise UnfitError(TOO_FEW)
         return search
 
@@ -213,9 +226,8 @@ class Planner:
     def ties_search(self, found: Found) -> SpreadSearch:
         """UnfitError where users are too few to look beyond a tie."""
         assert found.division is not None
-        search = SpreadSearch.among_ties(
-            min(found.weight, _MOST_USERS), found.division.column_epsilon, largest_part=_TIES_PART
-        )
+        most = self.purse.largest_choice(found.division.own, _TIES_PART)
+        search = SpreadSearch.among_ties(min(found.weight, _MOST_USERS), epsilon=most)
         if search is None:
             raise UnfitError(TIES)
         return search
@@ -242,13 +254,16 @@ class Planner:
         """The mechanism that releases the mean."""
         cap = found.cap if self.request.per == "record" else None
         likeness = self.known.likeness if self.request.per == "record" else 1.0
+        rho = None
+        if self.purse.accounting == "concentrated":
+            rho = float_down(self.purse.total - found.spent)
         if self.known.bounds is not None:
-            return Clipped(bounds=self.known.bounds, record_cap=cap)
+            return Clipped(bounds=self.known.bounds, record_cap=cap, rho=rho)
         bounds = []
         for column, place in enumerate(found.places):
             threshold = self.threshold(column, found)
             bounds.append((place - threshold, place + threshold))
-        return Clipped(bounds=bounds, record_cap=cap, centred=True, likeness=likeness)
+        return Clipped(bounds=bounds, record_cap=cap, centred=True, likeness=likeness, rho=rho)
 
     # --- whether there are enough users ---------------------------------------------------------------------------
 
@@ -264,16 +279,16 @@ class Planner:
         """What the steps before the first spread will find with so many users, about."""
         spent = Fraction(0)
         if self.start.users is None and self.start.cap is None:
-            spent += Fraction(self.counting(None))
+            spent += self.price_of_counting(None)
         if self.start.cap is None:
-            spent += self.cap_search(users).epsilon
+            spent += self.purse.of_choice(self.cap_search(users).epsilon)
         cap = self.start.cap or 1
         if not self.seeks_place:
             return Found(spent=spent, users=users, cap=cap)
         known = None if self.start.users is None and self.start.cap is not None else users
         # Where a cap was sought, many users have fewer records than that.
         heaviest = users if self.request.per == "user" else _FILLED * users
-        spent += Fraction(self.counting(known))
+        spent += self.price_of_counting(known)
         # And so much may be lost to the noise of the measured weight, but for one release in a hundred.
         weight = heaviest - _LOST_SCALES / self.counting(known)
         return Found(spent=spent, users=users, cap=cap, weight=weight, division=self.division(weight, spent))
@@ -285,6 +300,14 @@ class Planner:
         if self.seeks_place:
             given.append("bounds=, or scale= or threshold= with radius=")
         return "give " + ", or give ".join(given)
+
+    def expected_noise(self, users: float) -> float:
+        """Of a mean with bounds at 1 and -1; infinite where users are too few."""
+        try:
+            division = self.expected(users).division
+        except UnfitError:
+            return math.inf
+        return math.inf if division is None else division.noise
 
     def users_needed(self) -> int:
         return least_users(self.enough)

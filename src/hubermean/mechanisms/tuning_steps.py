@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,7 +72,7 @@ class CountUsers:
         users = max(draw[0], 0)
         return replace(
             found,
-            spent=found.spent + Fraction(self.planner.counting(None)),
+            spent=found.spent + self.planner.price_of_counting(None),
             users=float(users),
             measured=(*found.measured, ("users_measured", users)),
         )
@@ -92,7 +91,9 @@ class ChooseCap:
         return self.planner.cap_search(found.users or 0.0).law(table.counts[table.counts > 0])
 
     def learn(self, found: Found, draw: int) -> Found:
-        spent = found.spent + self.planner.cap_search(found.users or 0.0).epsilon
+        spent = found.spent + self.planner.purse.of_choice(
+            self.planner.cap_search(found.users or 0.0).epsilon
+        )
         return replace(found, spent=spent, cap=int(CAPS[draw]))
 
 
@@ -118,7 +119,7 @@ class MeasureWeight:
         assert found.cap is not None
         # One scale low: too much would be planned for, more often than not, with the rest too little.
         weight = max((draw[0] - self._noise(found).scale) / found.cap, 0.0)
-        spent = found.spent + Fraction(self.planner.counting(found.users))
+        spent = found.spent + self.planner.price_of_counting(found.users)
         measured = (*found.measured, ("weight_measured", max(draw[0], 0)))
         division = self.planner.division(weight, spent)
         return replace(found, spent=spent, weight=weight, division=division, measured=measured)
@@ -143,7 +144,7 @@ class ChooseSpread:
         search = _spread_search(found)
         return replace(
             found,
-            spent=found.spent + search.epsilon,
+            spent=found.spent + self.planner.purse.of_choice(search.epsilon),
             spreads=(*found.spreads, draw),
             shares=(*found.shares, search.share),
         )
@@ -175,7 +176,7 @@ class LookBeyondTies:
         search = self.planner.ties_search(found)
         return replace(
             found,
-            spent=found.spent + search.epsilon,
+            spent=found.spent + self.planner.purse.of_choice(search.epsilon),
             spreads=(*found.spreads[: self.column], draw),
             shares=(*found.shares[: self.column], search.share),
         )
@@ -212,7 +213,8 @@ class ChoosePlace:
                 "the values lie further from 0 than radius, or than a thousand million thresholds"
             )
         place = search.windows.middle(draw)
-        return replace(found, spent=found.spent + search.epsilon, places=(*found.places, place))
+        spent = found.spent + self.planner.purse.of_choice(search.epsilon)
+        return replace(found, spent=spent, places=(*found.places, place))
 
 
 def _spread_search(found: Found) -> SpreadSearch:

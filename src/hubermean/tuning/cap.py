@@ -29,7 +29,7 @@ _PARTS = 100
 
 def share_above(n_users: float) -> float:
     """How many users may have more records than the cap: the more users, the fewer need to be cut."""
-    share = _LARGEST_SHARE * (1000.0 / max(n_users, 1.0)) ** 0.7
+    share = _LARGEST_SHARE * math.pow(1000.0 / max(n_users, 1.0), 0.7)
     return min(max(share, _SMALLEST_SHARE), _LARGEST_SHARE)
 
 
@@ -48,11 +48,11 @@ class CapSearch:
     epsilon: Fraction
 
     @classmethod
-    def plan(cls, n_users: float, epsilon: float, *, largest_part: float) -> CapSearch | None:
-        """The cheapest search, within a part of epsilon; None where users are too few."""
+    def plan(cls, n_users: float, *, largest: float) -> CapSearch | None:
+        """The cheapest search; None where it would cost more epsilon than the largest."""
         per_cent = max(round(share_above(n_users) * _PARTS), 1)
         part = 2.0 * _FAR_TOO_LARGE / (per_cent / _PARTS * max(n_users, 1.0))
-        return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest_part * epsilon else None
+        return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest else None
 
     def law(self, counts: IntArray) -> Choice:
         """A cap, by number; `counts` are those of users with usable records."""

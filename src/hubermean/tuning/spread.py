@@ -38,7 +38,7 @@ SMALLEST_SHARE = 0.65
 _HONEST_SHARE = 0.95
 _PER_CENT = 100
 _SHARE_AMONG_TIES = 98
-_GENEROUS, _CHEAP = 3.0, 0.08
+_GENEROUS, _CHEAP = 3.0, 0.25
 _DECAY = 0.05  # nats per octave by which longer lengths weigh less
 # With one in twenty users far away, the interval reaches out to them about once in a thousand releases: so many nats
 # per length, for the 140 or so lengths that the base measure leaves in play beside the two that are right. Without them
@@ -80,31 +80,32 @@ class SpreadSearch:
         return self.per_cent / _PER_CENT
 
     @classmethod
-    def plan(cls, weight: float, epsilon: float, *, largest_part: float) -> SpreadSearch | None:
-        """A search for the largest share, within a part of epsilon; None where users are too few.
+    def plan(cls, weight: float, *, largest: float) -> SpreadSearch | None:
+        """A search for the largest share, for no more epsilon than the largest; None where users are too few.
 
         `weight` is that of all users, in units of the heaviest.
         """
-        weight, most = max(weight, 1.0), largest_part * epsilon
+        weight = max(weight, 1.0)
         least = 2.0 * _FAR_TOO_LONG / ((_HONEST_SHARE - LARGEST_SHARE) * weight)
         # Where users are many, more than that is cheap, and clusters are told apart more surely.
-        part = min(max(least, min(_GENEROUS * least, _CHEAP * epsilon)), most)
+        part = min(max(least, min(_GENEROUS * least, _CHEAP * largest)), largest)
         share = min(LARGEST_SHARE, _HONEST_SHARE - 2.0 * _FAR_TOO_LONG / (part * weight))
         per_cent = math.floor(share * _PER_CENT + 1e-9)
         if per_cent < SMALLEST_SHARE * _PER_CENT:
             return None
         part = max(part, 2.0 * _PRIOR / (_GAP * per_cent / _PER_CENT * weight))
-        return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= most else None
+        return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest else None
 
     @classmethod
-    def among_ties(cls, weight: float, epsilon: float, *, largest_part: float) -> SpreadSearch | None:
+    def among_ties(cls, weight: float, *, epsilon: float) -> SpreadSearch | None:
         """A search for a larger share, after most of the weight was found to tie; None where users are too few."""
-        part = largest_part * epsilon
-        share = 1.0 - 2.0 * _FAR_TOO_LONG / (part * max(weight, 1.0))
+        if epsilon <= 0.0:
+            return None
+        share = 1.0 - 2.0 * _FAR_TOO_LONG / (epsilon * max(weight, 1.0))
         per_cent = min(math.floor(share * _PER_CENT), _SHARE_AMONG_TIES)
-        return (
-            cls(per_cent=per_cent, epsilon=Fraction(part)) if per_cent > LARGEST_SHARE * _PER_CENT else None
-        )
+        if per_cent <= LARGEST_SHARE * _PER_CENT:
+            return None
+        return cls(per_cent=per_cent, epsilon=Fraction(epsilon))
 
     def law(self, values: Floats, weights: IntArray, *, cap: int) -> Choice:
         """A length, by number; every weight is a whole number from 0 to cap."""
