@@ -79,7 +79,7 @@ def test_steps_spend_no_more_than_there_is(relation: Neighbors, columns: int, pe
 
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_many_columns_share_a_concentrated_budget(relation: Neighbors) -> None:
-    """Choices at epsilon^2 / 8, Laplace noise at epsilon^2 / 2, Gaussian noise at d S^2 / (2 sigma^2): all within rho."""
+    """Choices at epsilon^2 / 8, Laplace noise at epsilon^2 / 2, Gaussian at d S^2 / (2 sigma^2): all within rho."""
     rng, noise = np.random.default_rng(26), InsecureSeededNoise(27)
     columns, epsilon, delta = 12, 1.0, 1e-6
     table = UserTable.from_means(rng.normal(size=(20_000, columns)) * 10.0 ** np.arange(-6, 6))
