@@ -231,6 +231,19 @@ def test_what_is_known_costs_nothing(known: dict[str, Any]) -> None:
     assert told.value == pytest.approx(1000.0, abs=3.0)
 
 
+def test_a_number_of_users_that_is_given_need_not_be_measured() -> None:
+    rng = np.random.default_rng(28)
+    means, counts = rng.normal(5.0, 1.0, 20_000), rng.integers(1, 9, 20_000)
+    spent = []
+    for given in (None, 18_000):
+        release = hm.mean_of_user_means(means, counts, epsilon=1, neighbors="add-remove", n_users=given)
+        assert release.value == pytest.approx(5.0, abs=0.3)
+        spent.append(release.parameters["epsilon_of_tuning"])
+    assert spent[1] < spent[0] - 0.03
+    with pytest.raises(hm.InputError, match="but there are 90"):
+        hm.mean_of_user_means(means, counts, epsilon=1, neighbors="add-remove", n_users=90)
+
+
 def test_auto_tunes_what_the_others_would_have_to_be_told() -> None:
     rng = np.random.default_rng(15)
     means, counts = rng.normal(5.0, 1.0, 2000), rng.integers(1, 9, 2000)
@@ -349,6 +362,23 @@ def test_users_without_a_value_are_borne(share: float) -> None:
     values = released_values(means, runs=20)
     assert len(values) == 20
     assert values == pytest.approx([50.0] * 20, abs=0.5)
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("per", ["user", "record"])
+def test_an_epsilon_that_no_number_of_users_makes_up_for(relation: Neighbors, per: str) -> None:
+    with pytest.raises(
+        hm.InputError, match="epsilon is too small to find what is not known; raise it, or give"
+    ):
+        hm.mean_of_user_means(np.zeros(5), np.ones(5, dtype=int), epsilon=1e-8, per=per, neighbors=relation)  # type: ignore[arg-type]
+
+
+def test_likeness_counts_beside_given_bounds() -> None:
+    means, counts = np.where(np.arange(3000) % 10 == 0, 9.0, 0.0), np.full(3000, 3)
+    told = {"epsilon": 1e6, "bounds": (-1.0, 1.0), "record_cap": 100}
+    assert hm.mean_of_user_means(means, counts, **told).value == pytest.approx(0.1, abs=1e-3)  # type: ignore[arg-type]
+    wide = hm.mean_of_user_means(means, counts, likeness=0.0, **told)  # type: ignore[arg-type]
+    assert wide.value == pytest.approx(0.1 * (100 / 3) ** 0.5, abs=1e-3)
 
 
 def test_what_cannot_be_released_is_refused_before_anything_is_spent() -> None:

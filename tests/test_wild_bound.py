@@ -98,9 +98,9 @@ def wild_at(
         # The length lies between r(low) and 2^(2/8) r(high): how likely that is, by Theorem 2 (a) and (b).
         likely = 1.0
         if high < p:
-            likely = min(1.0, math.exp(15.0 - nats * (p - high)))
+            likely = min(1.0, math.exp(15.0 - min(nats * (p - high), 54.0)))
         if low > p:
-            likely = min(1.0, 80.0 * math.exp(-nats * (low - p)))
+            likely = min(1.0, 80.0 * math.exp(-min(nats * (low - p), 54.0)))
         start, length = shortest(quantile, low)
         longest = 2.0**0.25 * shortest(quantile, high)[1]
         per_length = division.deviations / (2.0 * _NORMAL.inv_cdf((1.0 + p) / 2.0))
@@ -114,8 +114,8 @@ def wild_at(
         empty = min(1.0, place.windows.count * math.exp(-float(place.epsilon) * n / 2.0 * low))
         hidden = math.exp(-0.1 * rest * n / 2.0)
         total += likely * (strays + empty * hidden)
-    total += math.exp(15.0 - nats * (p - rungs[0]))
-    return total + 80.0 * math.exp(-nats * (1.0 - p))
+    total += math.exp(15.0 - min(nats * (p - rungs[0]), 54.0))
+    return total + 80.0 * math.exp(-min(nats * (1.0 - p), 54.0))
 
 
 @pytest.mark.parametrize("n", [1_000, 10_000])

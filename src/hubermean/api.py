@@ -34,6 +34,7 @@ def mean(
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
     likeness: float | None = None,
+    n_users: int | None = None,
     resolution: float | Decimal | Fraction | None = None,
     non_finite: str = "drop",
     memory_limit: str | None = None,
@@ -63,6 +64,7 @@ def mean(
         radius: the mean is known to lie within this distance of 0; it may be generous.
         likeness: how alike a user's records are, with `per="record"`: 0 if as different as anybody's, 1 if all the
             same. Users with few records are clamped the less, the smaller it is.
+        n_users: about how many users there are, if that is public though `neighbors="add-remove"` would hide it.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use.
@@ -89,6 +91,7 @@ def mean(
         scale=scale,
         radius=radius,
         likeness=likeness,
+        n_users=n_users,
     )
     chosen = choose(mechanism, known)
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
@@ -122,6 +125,7 @@ def mean_of_user_means(
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
     likeness: float | None = None,
+    n_users: int | None = None,
 ) -> Release:
     """`mean` for people who hold one mean per user already.
 
@@ -140,6 +144,7 @@ def mean_of_user_means(
         scale=scale,
         radius=radius,
         likeness=likeness,
+        n_users=n_users,
     )
     chosen = choose(mechanism, known)
     table = UserTable.from_means(means, counts)

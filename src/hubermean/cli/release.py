@@ -48,6 +48,9 @@ def release(
             help="How alike a user's records are: 0, as different as anybody's, to 1, all the same."
         ),
     ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Public number of users, about right; for 'add-remove'.")
+    ] = None,
     resolution: Annotated[float | None, typer.Option(help="Public step that values are rounded to.")] = None,
     non_finite: Annotated[str, typer.Option(help="'drop' or 'clamp' infinite values.")] = "drop",
     memory_limit: Annotated[str | None, typer.Option(help="Memory for grouping, such as 2GB.")] = None,
@@ -77,6 +80,7 @@ def release(
         scale=scale if scale is None or len(scale) > 1 else scale[0],
         radius=radius,
         likeness=likeness,
+        n_users=users,
         resolution=resolution,
         non_finite=non_finite,
         memory_limit=memory_limit,

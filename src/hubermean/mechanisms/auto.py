@@ -101,11 +101,8 @@ class Auto:
     def from_known(cls, known: Known) -> Auto:
         tuned = Tuned.from_known(known)
         spread_known = known.threshold is not None and known.radius is not None
-        if (
-            (known.bounds is None and not spread_known)
-            or known.scale is not None
-            or known.likeness is not None
-        ):
+        only_tuned = any(one is not None for one in (known.scale, known.likeness, known.n_users))
+        if only_tuned or (known.bounds is None and not spread_known):
             return cls(candidates=(tuned,))
         made, refusals = [], []
         for make in _WITH_BOUNDS if known.bounds is not None else _WITH_THRESHOLD:

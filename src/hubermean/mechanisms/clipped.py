@@ -26,7 +26,7 @@ from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weig
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
-from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigma, laplace_scale
+from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale
 from hubermean.release import Interval
 from hubermean.user_table import IntArray, UserTable
 
@@ -151,7 +151,7 @@ class Clipped:
             )
             # So large an epsilon that Gaussian noise would be finer than the grid needs no Gaussian.
             with contextlib.suppress(InputError) if len(kinds) > 0 else contextlib.nullcontext():
-                kinds.append((moments, tuple(self._law(one, request) for one in moments)))
+                kinds.append((moments, self._laws(moments, request)))
         chosen = min(kinds, key=lambda made: sum(_relative_noise(*pair) for pair in zip(*made, strict=True)))
         if max(law.scale for law in chosen[1]) > LARGEST_SCALE:
             raise InputError("epsilon is too small for this record_cap; raise epsilon or lower record_cap")
@@ -162,23 +162,24 @@ class Clipped:
             return ("gaussian",)
         return ("laplace", "gaussian") if request.delta > 0.0 else ("laplace",)
 
-    def _law(self, moments: Moments, request: Request) -> NoiseLaw:
-        """The noise on each sum of one column."""
-        columns = len(request.columns)
-        if moments.kind == "laplace":
-            scale = laplace_scale(request.epsilon, sensitivity=columns * moments.sensitivity())
-            return NoiseLaw(kind="laplace", scale=scale)
-        squared = columns * moments.sensitivity() ** 2
+    def _laws(self, moments: Sequence[Moments], request: Request) -> tuple[NoiseLaw, ...]:
+        """The noise on each sum, column by column."""
+        columns = len(moments)
+        if moments[0].kind == "laplace":
+            sensitivities = [columns * one.sensitivity() for one in moments]
+            scales = [laplace_scale(request.epsilon, sensitivity=one) for one in sensitivities]
+            return tuple(NoiseLaw(kind="laplace", scale=scale) for scale in scales)
+        squared = [columns * one.sensitivity() ** 2 for one in moments]
         if self.rho is not None:
-            sigma = concentrated_sigma(self.rho, squared_sensitivity=squared)
+            sigmas = [concentrated_sigma(self.rho, squared_sensitivity=one) for one in squared]
         else:
-            sigma = discrete_gaussian_sigma(
+            sigmas = discrete_gaussian_sigmas(
                 request.epsilon,
                 request.delta,
-                sensitivity=math.isqrt(squared - 1) + 1,
-                dimension=columns * moments.terms,
+                sensitivities=[math.isqrt(one - 1) + 1 for one in squared],
+                dimension=columns * moments[0].terms,
             )
-        return NoiseLaw(kind="gaussian", scale=sigma)
+        return tuple(NoiseLaw(kind="gaussian", scale=sigma) for sigma in sigmas)
 
 
 def _relative_noise(moments: Moments, law: NoiseLaw) -> float:

@@ -23,11 +23,11 @@ def half_width(
         return math.inf
     from statistics import NormalDist
 
-    normal = NormalDist().inv_cdf((1.0 + level) / 2.0) * math.sqrt(total)
+    tail = (1.0 - level) / 2.0
+    normal = -NormalDist().inv_cdf(tail) * math.sqrt(total)
     scale, deviation = math.sqrt(noise_variance / 2.0), math.sqrt(sampling_variance)
     if kind == "gaussian" or deviation > _AS_GOOD_AS_NORMAL * scale:
         return normal
-    tail = (1.0 - level) / 2.0
     low, high = 0.0, normal
     while laplace_tail(high, scale=scale, deviation=deviation) > tail:
         high *= 2.0

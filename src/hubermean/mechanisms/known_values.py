@@ -20,7 +20,8 @@ class KnownValues:
     scales: tuple[float, ...] | None
     radius: float | None
     record_cap: int | None
-    likeness: float
+    likeness: float | None
+    n_users: int | None
 
     @classmethod
     def checked(cls, given: Any, *, columns: int | None) -> KnownValues:
@@ -38,13 +39,17 @@ class KnownValues:
         likeness = given.likeness
         if likeness is not None and not (is_real(likeness) and 0.0 <= likeness <= 1.0):
             raise InputError(f"likeness must be a number from 0 to 1, not {likeness!r}")
+        users = given.n_users
+        if users is not None and not (isinstance(users, int) and not isinstance(users, bool) and users > 0):
+            raise InputError(f"n_users must be a whole number of at least 1, not {users!r}")
         return cls(
             bounds=given.bounds,
             threshold=given.threshold,
             scales=None if given.scale is None else _scales(given.scale, columns),
             radius=given.radius,
             record_cap=given.record_cap,
-            likeness=0.0 if likeness is None else float(likeness),
+            likeness=None if likeness is None else float(likeness),
+            n_users=users,
         )
 
 

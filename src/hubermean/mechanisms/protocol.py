@@ -41,6 +41,7 @@ class Known:
     scale: float | Sequence[float] | None = None
     radius: float | None = None
     likeness: float | None = None
+    n_users: int | None = None
 
     @classmethod
     def given(cls, **known: Any) -> Known:

@@ -43,6 +43,7 @@ class Tuned:
         record_cap: the largest number of records a user counts for; for `per="record"`.
         likeness: how alike a user's records are, from 0 to 1: users with fewer records than the cap are taken as they
             are up to threshold * sqrt((likeness + (1 - likeness) / records) / (likeness + (1 - likeness) / cap)).
+        n_users: about how many users there are, for `add-remove`, which keeps it private; a wrong one costs accuracy.
 
     Formal guarantees:
     - epsilon-DP for delta = 0, (epsilon, delta)-DP otherwise, for the neighbour relation of the request
@@ -59,6 +60,7 @@ class Tuned:
     radius: float | None = None
     record_cap: int | None = None
     likeness: float | None = None
+    n_users: int | None = None
     name = "tuned"
 
     def __post_init__(self) -> None:
@@ -74,6 +76,8 @@ class Tuned:
             check_cap(self.record_cap, request)
             if self.record_cap > LARGEST_TUNED_CAP:
                 raise InputError(f"record_cap may be at most {LARGEST_TUNED_CAP:,} here; lower it")
+        if self.n_users is not None and request.neighbors.users_are_public:
+            raise InputError(f"n_users is public under {request.neighbors.value!r}; leave it out")
         if self.likeness is not None and request.per == "user":
             raise InputError(
                 "likeness is for per='record'; with per='user' every user counts once, so leave it out"
@@ -86,10 +90,13 @@ class Tuned:
         prepared = PreparedTuned(
             request=request, facts=facts, planner=planner, steps=tuple(steps_for(planner))
         )
+        needed = planner.users_needed()
+        if not planner.enough(needed):
+            raise InputError(f"epsilon is too small to find what is not known; raise it, or {planner.help}")
         if planner.start.users is not None and not planner.enough(planner.start.users):
             raise InputError(
-                f"to find what is not known takes about {planner.users_needed():,} users here, but there are "
-                f"{facts.n_users:,}; {planner.help}"
+                f"to find what is not known takes about {needed:,} users here, but there are "
+                f"{planner.start.users:,.0f}; {planner.help}"
             )
         prepared.rehearse()
         return prepared
@@ -104,7 +111,7 @@ def _cheaper(request: Request, facts: PublicFacts, known: KnownValues) -> Planne
     if purse.total <= 0:
         return pure
     concentrated = replace(pure, purse=purse)
-    users = float(facts.planned_users if facts.n_users is None else facts.n_users)
+    users = pure.start.users or float(facts.planned_users)
     return min((pure, concentrated), key=lambda planner: planner.expected_noise(users))
 
 

@@ -119,7 +119,8 @@ class Planner:
     start: Found = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        users = None if self.facts.n_users is None else float(self.facts.n_users)
+        public = self.known.n_users if self.facts.n_users is None else self.facts.n_users
+        users = None if public is None else float(public)
         object.__setattr__(self, "start", Found(users=users, cap=self._public_cap()))
 
     def _public_cap(self) -> int | None:
@@ -253,12 +254,14 @@ class Planner:
     def clipped(self, found: Found) -> Clipped:
         """The mechanism that releases the mean."""
         cap = found.cap if self.request.per == "record" else None
-        likeness = self.known.likeness if self.request.per == "record" else 1.0
+        # Bounds that were found follow users of many records; those who give them mean all users, unless they say more.
+        usual = 0.0 if self.seeks_place and self.request.per == "record" else 1.0
+        likeness = usual if self.known.likeness is None else self.known.likeness
         rho = None
         if self.purse.accounting == "concentrated":
             rho = float_down(self.purse.total - found.spent)
         if self.known.bounds is not None:
-            return Clipped(bounds=self.known.bounds, record_cap=cap, rho=rho)
+            return Clipped(bounds=self.known.bounds, record_cap=cap, likeness=likeness, rho=rho)
         bounds = []
         for column, place in enumerate(found.places):
             threshold = self.threshold(column, found)
@@ -314,7 +317,7 @@ class Planner:
 
     def rehearsals(self) -> Iterator[Found]:
         """What may be found, over all sizes of the values, the middle ones first."""
-        users = self.facts.planned_users if self.facts.n_users is None else self.facts.n_users
+        users = self.start.users or self.facts.planned_users
         expected = self.expected(users if self.enough(users) else self.users_needed())
         if not self.seeks_place:
             yield expected

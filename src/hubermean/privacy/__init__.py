@@ -1,7 +1,12 @@
 """Privacy accounting: from (epsilon, delta) to the scale of the noise and back. Never sees data."""
 
 from hubermean.privacy.concentrated import concentrated_sigma, largest_rho
-from hubermean.privacy.discrete import SMALLEST_DISCRETE_SIGMA, discrete_gaussian_sigma, laplace_scale
+from hubermean.privacy.discrete import (
+    SMALLEST_DISCRETE_SIGMA,
+    discrete_gaussian_sigma,
+    discrete_gaussian_sigmas,
+    laplace_scale,
+)
 from hubermean.privacy.gated_noise import GatedNoise, gated_noise
 from hubermean.privacy.gaussian import gaussian_alpha, gaussian_delta
 from hubermean.privacy.rounding import float_down
@@ -16,6 +21,7 @@ __all__ = [
     "choose_beta",
     "concentrated_sigma",
     "discrete_gaussian_sigma",
+    "discrete_gaussian_sigmas",
     "expected_sensitivity",
     "float_down",
     "gated_noise",

@@ -7,6 +7,7 @@ the proof speaks about; floating-point noise does not. Both functions speak of g
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -78,6 +79,20 @@ def discrete_gaussian_sigma(
     return _quotient_up(shift, alpha, "sensitivity")
 
 
+def discrete_gaussian_sigmas(
+    epsilon: float, delta: float, *, sensitivities: Sequence[int], dimension: int
+) -> list[float]:
+    """The same for several groups of coordinates, each with a sensitivity and a sigma of its own.
+
+    Formal guarantees: (epsilon, delta)-DP if the squares of shift over sensitivity, summed over the groups, are at most
+    one. All groups have the alpha of the finest noise, for which discreteness costs most; `dimension` counts all
+    coordinates.
+    """
+    least = min(sensitivities)
+    sigma = discrete_gaussian_sigma(epsilon, delta, sensitivity=least, dimension=dimension)
+    return [_float_up(Fraction(one) * Fraction(sigma) / least, "sensitivity") for one in sensitivities]
+
+
 def laplace_scale(epsilon: float, sensitivity: float | Fraction) -> float:
     """The smallest float `scale` with sensitivity / scale <= epsilon in exact arithmetic.
 
@@ -102,7 +117,11 @@ def laplace_scale(epsilon: float, sensitivity: float | Fraction) -> float:
 
 def _quotient_up(numerator: Fraction, denominator: float, name: str) -> float:
     """The smallest float that is at least numerator / denominator."""
-    exact = numerator / Fraction(denominator)
+    return _float_up(numerator / Fraction(denominator), name)
+
+
+def _float_up(exact: Fraction, name: str) -> float:
+    """The smallest float that is at least this."""
     try:
         value = float(exact)  # correctly rounded, hence at most one step off
     except OverflowError:
