@@ -22,8 +22,9 @@ CAPS: IntArray = np.unique(np.rint(np.exp2(np.arange(20 * 8 + 1) / 8)).astype(np
 _LARGEST_SHARE = 0.3  # of users that may have more records than the cap
 _SMALLEST_SHARE = 0.01
 _DECAY = 0.5  # nats per octave by which larger caps weigh less
-# A cap that is far too large is chosen about once in a thousand releases; sixteen or so caps share that chance.
-_FAR_TOO_LARGE = math.log(1e3) + math.log(17.0)
+# A cap that is far too large, which drowns the answer in noise, is chosen about once in a hundred thousand releases;
+# sixteen or so caps share that chance.
+_FAR_TOO_LARGE = math.log(1e5) + math.log(17.0)
 _PARTS = 100
 
 
