@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any
 
 from hubermean.errors import InputError
@@ -337,4 +336,6 @@ class Planner:
 
 def _normal_quantile(share: float) -> float:
     """How many standard deviations to each side hold this share of a normal law."""
+    from statistics import NormalDist
+
     return NormalDist().inv_cdf((1.0 + share) / 2.0)
