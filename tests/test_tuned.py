@@ -364,6 +364,18 @@ def test_users_without_a_value_are_borne(share: float) -> None:
     assert values == pytest.approx([50.0] * 20, abs=0.5)
 
 
+@pytest.mark.parametrize(
+    "known", [{"scale": 1.0}, {"threshold": 4.0}, {"scale": 1.0, "radius": 100.0}], ids=str
+)
+def test_what_a_refusal_says_would_help_helps(known: dict[str, Any]) -> None:
+    table = UserTable.from_means(np.random.default_rng(29).normal(7.0, 1.0, 300))
+    needed = prepared(UserTable.from_means(np.zeros(5000))).planner.users_needed()
+    assert prepared(UserTable.from_means(np.zeros(5000)), **known).planner.users_needed() < needed
+    assert prepared(table, **known).run(table, InsecureSeededNoise(30)).values[0] == pytest.approx(
+        7.0, abs=1.0
+    )
+
+
 @pytest.mark.parametrize("relation", list(Neighbors))
 @pytest.mark.parametrize("per", ["user", "record"])
 def test_an_epsilon_that_no_number_of_users_makes_up_for(relation: Neighbors, per: str) -> None:

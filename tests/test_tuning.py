@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,6 +181,7 @@ def test_a_place_costs_no_more_than_it_says(family: str, cap: int, one_way: bool
     rng = np.random.default_rng(10)
     windows = Windows.covering(1e9, step=0.5, steps=10)
     search = PlaceSearch.plan(windows, weight=500.0, share=0.85, one_way=one_way)
+    assert search is not None
     for _ in range(10):
         values = crowd(family, rng, 499)
         weights = rng.integers(0, cap + 1, len(values))
@@ -201,10 +204,25 @@ def test_users_are_found_wherever_they_are(place: float) -> None:
     rng, noise = np.random.default_rng(11), InsecureSeededNoise(12)
     windows = Windows.covering(1e9, step=0.5, steps=10)
     search = PlaceSearch.plan(windows, weight=400.0, share=0.85, one_way=False)
+    assert search is not None
     for _ in range(40):
         values = ((place + rng.normal(size=400)) * 2.0**-windows.exponent).astype(np.int64)
         number = search.law(values, np.ones(400, dtype=np.int64), cap=1).draw(noise)
         assert windows.middle(number) == pytest.approx(place, abs=2.5)
+
+
+def test_a_place_is_found_less_surely_before_it_is_not_sought() -> None:
+    windows = Windows.covering(1e9, step=0.5, steps=10)
+    full = PlaceSearch.plan(windows, weight=400.0, share=0.85, one_way=False)
+    assert full is not None
+    for part, found in ((1.1, full.epsilon), (0.9, Fraction(0.9 * float(full.epsilon))), (0.7, None)):
+        largest = part * float(full.epsilon)
+        search = PlaceSearch.plan(
+            windows, weight=400.0, share=0.85, one_way=False, largest=largest, surely=False
+        )
+        assert (search and search.epsilon) == found
+        surely = PlaceSearch.plan(windows, weight=400.0, share=0.85, one_way=False, largest=largest)
+        assert (surely is None) == (part < 1.0)
 
 
 # --- cap ----------------------------------------------------------------------------------------------------------

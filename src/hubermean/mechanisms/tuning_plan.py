@@ -32,7 +32,7 @@ from hubermean.tuning import (
 _MOST_USERS = 2.0**31
 _COUNTING_PART = 0.04  # of epsilon: at most so much measures users, and so much their weight
 _WEIGHED_WITHIN = 50.0  # a weight need not be measured more exactly than to a fiftieth of the users
-_LOST_SCALES = 5.0
+_LOST_SCALES = 3.0
 _FILLED = 0.6  # of the cap: what users fill on average, or so it is expected
 _CAP_PART = 0.2
 _SPREAD_PART = 0.3
@@ -164,8 +164,8 @@ class Planner:
             raise UnfitError(TOO_FEW)
         return search
 
-    def division(self, weight: float, spent: Fraction) -> Division:
-        """UnfitError where the weight is too small."""
+    def division(self, weight: float, spent: Fraction, *, surely: bool = False) -> Division:
+        """UnfitError where the weight is too small, to find the place at all or, if so asked, to find it surely."""
         weight = min(weight, _MOST_USERS)
         own = (self.purse.total - spent) / self.columns
         spread, share = None, _GIVEN_SHARE
@@ -177,15 +177,25 @@ class Planner:
             share = spread.share
             rest -= self.purse.of_choice(spread.epsilon)
         # What the place costs depends on the bounds, a little; for them an estimate will do.
+        radius, steps = self._expected_radius()
         rest -= self.purse.of_choice(
-            self._place_search(share, weight, step=1.0, steps=10, radius=_FARTHEST * 9.0).epsilon
+            self._place_search(
+                share, weight, own, step=1.0, steps=steps, radius=radius, surely=surely
+            ).epsilon
         )
-        if rest < Fraction(1.0 - _SPREAD_PART - _PLACE_PART) * own:
-            raise UnfitError(TOO_FEW)
         noise = self._noise(float(rest))
         noise_share = _NOISE_SHARE * (max(weight, 1.0) / 1000.0) ** -_NOISE_DECAY
         deviations = min(max(math.sqrt(noise_share * weight) / noise, _NARROWEST), _WIDEST)
         return Division(own=own, spread=spread, noise=noise / weight, deviations=deviations)
+
+    def _expected_radius(self) -> tuple[float, int]:
+        """(radius, length of a window): in steps from one window to the next, as far as they are known."""
+        if self.known.radius is not None and self.known.threshold is not None:
+            return self.known.radius / (self.known.threshold / 8.0), 16
+        if self.known.radius is not None and self.known.scales is not None:
+            step = 1.25 * 2.0 * _normal_quantile(_GIVEN_SHARE) * min(self.known.scales) / 10.0
+            return self.known.radius / step, 10
+        return _FARTHEST * 9.0, 10
 
     def _noise(self, rest: float) -> float:
         """The standard deviation of the noise of a sum, with this much left per column, for bounds at 1 and -1."""
@@ -209,17 +219,31 @@ class Planner:
         radius = self.known.radius or _FARTHEST * self.threshold(column, found)
         radius = min(radius, float_down(self.facts.columns[column].limit * Fraction(7, 8)))
         weight = min(found.weight, _MOST_USERS)
-        search = self._place_search(share, weight, step=length / steps, steps=steps, radius=radius)
-        if search.epsilon > self.purse.largest_choice(found.division.own, _PLACE_PART):
-            raise UnfitError(TOO_FEW)
-        return search
+        own = found.division.own
+        return self._place_search(share, weight, own, step=length / steps, steps=steps, radius=radius)
 
     def _place_search(
-        self, share: float, weight: float, *, step: float, steps: int, radius: float
+        self,
+        share: float,
+        weight: float,
+        own: Fraction,
+        *,
+        step: float,
+        steps: int,
+        radius: float,
+        surely: bool = False,
     ) -> PlaceSearch:
-        one_way = self.request.neighbors is Neighbors.ADD_REMOVE
-        windows = Windows.covering(radius, step=step, steps=steps)
-        return PlaceSearch.plan(windows, weight=weight, share=share, one_way=one_way)
+        search = PlaceSearch.plan(
+            Windows.covering(radius, step=step, steps=steps),
+            weight=weight,
+            share=share,
+            one_way=self.request.neighbors is Neighbors.ADD_REMOVE,
+            largest=self.purse.largest_choice(own, _PLACE_PART),
+            surely=surely,
+        )
+        if search is None:
+            raise UnfitError(TOO_FEW)
+        return search
 
     # --- what follows ---------------------------------------------------------------------------------------------
 
@@ -291,9 +315,15 @@ class Planner:
         # Where a cap was sought, many users have fewer records than that.
         heaviest = users if self.request.per == "user" else _FILLED * users
         spent += self.price_of_counting(known)
-        # And so much may be lost to the noise of the measured weight, but for one release in a hundred.
+        # And so much may be lost to the noise of the measured weight, and then the place is found a little less surely.
         weight = heaviest - _LOST_SCALES / self.counting(known)
-        return Found(spent=spent, users=users, cap=cap, weight=weight, division=self.division(weight, spent))
+        return Found(
+            spent=spent,
+            users=users,
+            cap=cap,
+            weight=weight,
+            division=self.division(weight, spent, surely=True),
+        )
 
     @property
     def help(self) -> str:

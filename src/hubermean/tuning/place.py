@@ -19,6 +19,7 @@ from hubermean.tuning.spread import IntArray
 _STEP_BITS = 12  # grid units between windows: at least 2^12
 _MOST_WINDOWS = 2**46
 _WRONG = math.log(1e5)  # nats: a window without any users is chosen once in a hundred thousand releases
+_RARELY_WRONG = math.log(1e2)
 _LOST = 0.1  # of the share: what the right window may hold less than the spread was meant to
 
 
@@ -98,12 +99,28 @@ class PlaceSearch:
     one_way: bool
 
     @classmethod
-    def plan(cls, windows: Windows, *, weight: float, share: float, one_way: bool) -> PlaceSearch:
-        """The cheapest search that finds users who hold a share of the weight, given in units of the heaviest."""
-        nats = math.log(windows.count) + _WRONG
+    def plan(
+        cls,
+        windows: Windows,
+        *,
+        weight: float,
+        share: float,
+        one_way: bool,
+        largest: float = math.inf,
+        surely: bool = True,
+    ) -> PlaceSearch | None:
+        """The cheapest search that finds users who hold a share of the weight, given in units of the heaviest.
+
+        None where it would cost more epsilon than the largest. If it need not find them so surely, it spends the
+        largest, and there is none only where that would miss them more than once in a hundred releases.
+        """
         sides = 1.0 if one_way else 2.0
-        part = sides * nats / (max(share - _LOST, 0.1) * max(weight, 1.0))
-        return cls(windows=windows, epsilon=Fraction(part), one_way=one_way)
+        per_nat = sides / (max(share - _LOST, 0.1) * max(weight, 1.0))
+        part = per_nat * (math.log(windows.count) + _WRONG)
+        if part > largest and not surely:
+            least = per_nat * (math.log(windows.count) + _RARELY_WRONG)
+            part = largest if least <= largest else part
+        return cls(windows=windows, epsilon=Fraction(part), one_way=one_way) if part <= largest else None
 
     def law(self, positions: IntArray, weights: IntArray, *, cap: int) -> Choice:
         """A window, by number; every weight is a whole number from 0 to cap."""
