@@ -17,7 +17,7 @@ from hubermean.cli.app import app
 from hubermean.mechanisms import Auto, Known
 from public_numbers import facts, request
 
-NAMES = {"clipped", "exact", "tested", "smooth", "winsorized"}
+NAMES = {"clipped", "exact", "tested", "smooth", "tuned", "winsorized"}
 
 
 def test_every_mechanism_has_a_row() -> None:
@@ -142,7 +142,7 @@ def test_a_figure_is_written(kind: str, tmp_path: Path) -> None:
     (axes,) = drawn.axes
     assert axes.get_xlabel() == "number of users"
     labels = {text.get_text().split(" ")[0] for text in axes.get_legend().get_texts()}
-    assert labels == {"clipped", "exact", "winsorized"}
+    assert labels == {"clipped", "exact", "tuned", "winsorized"}
 
 
 def test_a_figure_without_matplotlib_or_a_folder_is_one_sentence(

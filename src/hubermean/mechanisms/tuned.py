@@ -140,6 +140,22 @@ class PreparedTuned(Prepared):
                 return
         raise InputError(str(refusals[0]))
 
+    def noise_for(self, scale: float) -> float:
+        """The standard deviation of the noise of a column, if user means have this one; for predictions.
+
+        Raises:
+            InputError: users are too few to expect a release.
+        """
+        users = self.planner.start.users or float(self.facts.planned_users)
+        try:
+            division = self.planner.expected(users).division
+        except UnfitError as reason:
+            raise InputError(f"{reason}; about {self.planner.users_needed():,} are needed") from None
+        if division is None:
+            raise InputError("bounds are known; see 'clipped'")
+        threshold = self.planner.known.threshold or division.deviations * scale
+        return division.noise * threshold
+
     def users_to_audit(self) -> int:
         return math.ceil(1.3 * self.planner.users_needed())
 

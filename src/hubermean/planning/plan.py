@@ -25,6 +25,7 @@ from hubermean.mechanisms import (
     Request,
     Smooth,
     Tested,
+    Tuned,
     Winsorized,
     best_option,
 )
@@ -51,7 +52,7 @@ class Row:
     Attributes:
         mechanism: its name.
         layout: "joint" or "column by column".
-        threshold: the threshold it would be given, None for `clipped`.
+        threshold: the threshold it would be given, None for `clipped` and `tuned`.
         noise: the predicted standard deviation of what it adds, per column.
         error: the predicted error of a column, noise and sampling together (root mean square over columns).
         over_non_private: `error` over the error of the non-private mean.
@@ -161,7 +162,23 @@ class Setting:
                 weighed.append((replace(row, reason=str(refusal)), None))
                 continue
             weighed.append((self._filled(row, option), option))
+        # No candidate beside the others, which are told more; what it would do shows what that is worth.
+        weighed.append((self._tuned(request, facts, cap), None))
         return weighed
+
+    def _tuned(self, request: Request, facts: PublicFacts, cap: int | None) -> Row:
+        row = Row(mechanism="tuned", layout="column by column", threshold=None)
+        try:
+            noise = Tuned(record_cap=cap).prepare(request, facts).noise_for(self.scale)
+        except InputError as refusal:
+            return replace(row, reason=str(refusal))
+        error = math.hypot(self.non_private_error, noise)
+        return replace(
+            row,
+            noise=(noise,) * self.columns,
+            error=error,
+            over_non_private=error / self.non_private_error,
+        )
 
     def _filled(self, row: Row, option: Option) -> Row:
         if option.refusal is not None:
@@ -177,7 +194,8 @@ class Plan:
     Attributes:
         setting: the public parameters.
         rows: one per mechanism: the best, then the others by predicted error, those that cannot serve last.
-        best: the row that `mechanism="auto"` would go by; None where no mechanism can serve.
+        best: the row that `mechanism="auto"` would go by if it is told as much; None where no mechanism can serve.
+            `tuned`, which is told nothing, stands beside the others and is never it.
     """
 
     setting: Setting
