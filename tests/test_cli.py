@@ -98,6 +98,14 @@ def test_bad_input_is_one_clear_sentence(case: str, folder: Path, monkeypatch: p
     assert result.exception.exit_code == 2
 
 
+def test_bounds_are_given_once(folder: Path) -> None:
+    """The last pair served all columns, in silence."""
+    told = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "0", "1", "--bounds", "0", "9"]
+    shown = run("release", "t.parquet", *told, cwd=folder)
+    assert shown.returncode == 2
+    assert "give --bounds once" in shown.stderr
+
+
 def test_the_program_prints_the_sentence_and_exits_with_two(folder: Path) -> None:
     result = run("release", "nowhere.parquet", *GOOD, cwd=folder)
     assert result.returncode == 2

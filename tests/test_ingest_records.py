@@ -309,3 +309,25 @@ def test_a_progress_bar_appears_on_a_terminal_past_one_second(
         with pytest.raises(duckdb.Error):
             fetch(connection.sql("select error('no') from range(3)"), connection, progress=True)
     assert "Reading and grouping" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars", "arrow", "reader"])
+def test_points_in_time_have_no_mean_in_any_frame(frame: str) -> None:
+    """They were averaged as the integers they are stored as; as users they are as good as any."""
+    import datetime
+
+    import pandas as pd
+    import polars as pl
+
+    when = [datetime.datetime(2026, 1, day) for day in (1, 2, 3)]
+    columns = {"u": when, "v": [1.0, 2.0, 3.0], "t": when}
+    table = pa.table(columns)
+    data = {
+        "pandas": lambda: pd.DataFrame(columns),
+        "polars": lambda: pl.DataFrame(columns),
+        "arrow": lambda: table,
+        "reader": lambda: table.to_reader(),
+    }[frame]
+    with pytest.raises(hm.InputError, match=r"timestamp.*has no mean"):
+        user_table(data(), user="u", value="t")
+    assert user_table(data(), user="u", value="v").n_users == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -159,7 +160,7 @@ def test_auto_follows_what_is_known() -> None:
     assert hm.mean_of_user_means(means, epsilon=1, threshold=2, radius=50).mechanism == "exact"
     for known, sentence in (
         ({}, "give bounds="),
-        ({"threshold": 2}, "give bounds="),
+        ({"threshold": 2}, "give radius=, or bounds="),
         ({"radius": 2}, "give bounds="),
         ({"bounds": (0, 5), "per": "record"}, "give record_cap="),
     ):
@@ -253,3 +254,13 @@ def test_every_error_is_one_of_ours() -> None:
     assert issubclass(hm.InputError, hm.HubermeanError)
     assert issubclass(hm.NotReleased, hm.HubermeanError)
     assert hm.NotReleased("no", epsilon=1, delta=0).exit_code == 1
+
+
+def test_digits_follow_the_interval() -> None:
+    """Values of 1e9 and a spread of one were shown as 1,000,000,000 to 1,000,000,000."""
+    means = 1e9 + np.random.default_rng(33).normal(size=5000)
+    shown = repr(hm.mean_of_user_means(means, epsilon=1))
+    low, high = (
+        float(end.replace(",", "")) for end in re.search(r"interval +(\S+) to (\S+)", shown).groups()
+    )  # type: ignore[union-attr]
+    assert 0.01 < high - low < 1.0

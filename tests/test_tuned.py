@@ -273,12 +273,11 @@ def test_light_users_may_lie_further_away_than_heavy_ones() -> None:
 
 def test_refusals_say_what_would_help() -> None:
     with pytest.raises(
-        hm.InputError, match=r"takes about \d+ users here, but there are 50; give bounds=, or scale="
+        hm.InputError,
+        match=r"takes about \d+ users here, but there are 50; give bounds=, or threshold= and radius=",
     ):
         hm.mean_of_user_means(np.arange(50.0), epsilon=1)
-    with pytest.raises(
-        hm.InputError, match=r"users here, but there are 50; give record_cap=, or give bounds="
-    ):
+    with pytest.raises(hm.InputError, match=r"users here, but there are 50; give record_cap= and bounds="):
         hm.mean_of_user_means(np.arange(50.0), epsilon=1, per="record")
     for per in ("user", "record"):
         with pytest.raises(hm.NotReleased, match="too few users"):
@@ -286,6 +285,11 @@ def test_refusals_say_what_would_help() -> None:
     with pytest.raises(hm.NotReleased, match="most users have the same value") as caught:
         hm.mean_of_user_means(np.full(5000, 3.0), epsilon=1)
     assert caught.value.epsilon == 1
+    assert "give bounds=, for a flag (0, 1)" in str(caught.value)
+    with pytest.raises(hm.InputError, match="there are 50; give bounds="):
+        hm.mean_of_user_means(np.arange(50.0), epsilon=1, scale=10.0, radius=1000.0)
+    with pytest.raises(hm.InputError, match="there are 50; give radius=, or bounds="):
+        hm.mean_of_user_means(np.arange(50.0), epsilon=1, scale=10.0)
     with pytest.raises(hm.NotReleased):
         hm.mean_of_user_means(np.full(5000, np.nan), epsilon=1)
 

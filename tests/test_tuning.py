@@ -259,6 +259,8 @@ def test_a_cap_is_what_most_users_stay_below() -> None:
         cap = int(CAPS[search.law(rng.permutation(zipf)).draw(noise)])
         assert 0.15 < (zipf > cap).mean() < 0.55
     assert CapSearch.plan(200, largest=0.2) is None
+    # A small epsilon asks for more users to be cut, not for many times more users.
+    assert CapSearch.plan(20_000, largest=0.02) is not None
     assert share_above(1e6) < share_above(1e4) < share_above(1e3) == 0.3
 
 

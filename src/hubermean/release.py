@@ -133,10 +133,11 @@ class Release:
         lines: list[tuple[str, str]] = []
         shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
         for position, (column, value) in enumerate(shown):
-            lines.append((f"{_printable(column)}, {of}", _number(value)))
+            ends = () if details is None else (details.low[position], details.high[position])
+            shown_value, *shown_ends = _alike(value, *ends)
+            lines.append((f"{_printable(column)}, {of}", shown_value))
             if details is not None:
-                span = f"{_number(details.low[position])} to {_number(details.high[position])}"
-                lines.append((f"{details.level:.0%} interval", span))
+                lines.append((f"{details.level:.0%} interval", " to ".join(shown_ends)))
         if len(self.columns) > SHOWN:
             lines.append(
                 (f"and {len(self.columns) - SHOWN:,} more columns", "in values, to_dict() and to_json()")
@@ -192,6 +193,15 @@ def _number(value: float) -> str:
     if magnitude == 0 or 1e-4 <= magnitude < 1e6:
         return f"{value:.6g}"
     return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
+
+
+def _alike(value: float, *ends: float) -> list[str]:
+    """A value and the ends of its interval, with digits enough to tell these apart."""
+    plain = [_number(value), *map(_number, ends)]
+    if not ends or not 0.0 < (width := ends[1] - ends[0]) < 1e-3 * abs(value) or abs(value) >= 1e15:
+        return plain
+    decimals = max(2 - math.floor(math.log10(width)), 0)
+    return [f"{one:,.{decimals}f}" for one in (value, *ends)] if decimals <= 12 else plain
 
 
 def _readable(given: Any) -> str:

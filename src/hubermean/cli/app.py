@@ -51,6 +51,10 @@ def options(
 def main() -> None:
     """Run the command line; every error of ours is one sentence and an exit code that means something."""
     try:
+        if sys.argv.count("--bounds") > 1:  # the last pair would silently serve all columns
+            raise InputError(
+                "give --bounds once, it serves all columns; one pair for each: bounds=[...] in Python"
+            )
         app()
     except SystemExit as stop:
         if stop.code == InputError.exit_code and "--json" in sys.argv:  # the words are on standard error

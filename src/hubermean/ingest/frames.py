@@ -45,17 +45,17 @@ def arrow_source(data: Any, users: Sequence[str], values: Sequence[str]) -> Arro
     names = [*users, *values]
     if known.is_pandas_dataframe(data):
         _require(names, list(data.columns))
-        return _plain(_from_pandas(data, users, values))
+        return _plain(_from_pandas(data, users, values), values)
     if known.is_polars_lazyframe(data):
         _require(names, data.collect_schema().names())
         data = data.select(names).collect()
     if known.is_polars_dataframe(data):
         _require(names, data.columns)
-        return _plain(data.select(names).to_arrow())
+        return _plain(data.select(names).to_arrow(), values)
     if known.is_pyarrow_table(data):
         _require(names, data.column_names)
-        return _plain(data.select(names))
-    return _from_arrow_stream(data, names)
+        return _plain(data.select(names), values)
+    return _from_arrow_stream(data, names, values)
 
 
 def _require(names: Sequence[str], existing: Sequence[Any]) -> None:
@@ -121,7 +121,7 @@ def _numbered(codes: NDArray[Any]) -> pa.Array:
     return pa.array(codes, mask=codes < 0)
 
 
-def _from_arrow_stream(data: Any, names: Sequence[str]) -> ArrowSource:
+def _from_arrow_stream(data: Any, names: Sequence[str], values: Sequence[str]) -> ArrowSource:
     """Anything that speaks the Arrow stream interface, and Arrow's own data sets; read in batches."""
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -143,10 +143,10 @@ def _from_arrow_stream(data: Any, names: Sequence[str]) -> ArrowSource:
     _require(names, reader.schema.names)
     if all(_is_plain(reader.schema.field(name).type) for name in names):
         return ArrowSource(data=reader, units={}, once=True)
-    return _plain(reader.read_all().select(list(names)))
+    return _plain(reader.read_all().select(list(names)), values)
 
 
-def _plain(table: pa.Table) -> ArrowSource:
+def _plain(table: pa.Table, values: Sequence[str]) -> ArrowSource:
     """Types that the engine would convert, and fail for some values, as the integers they are stored as."""
     import pyarrow as pa
 
@@ -157,6 +157,10 @@ def _plain(table: pa.Table) -> ArrowSource:
             units[field.name] = _SECONDS[kind.unit]
             table = table.set_column(position, field.name, table.column(position).cast(pa.int64()))
         elif pa.types.is_timestamp(kind):
+            if field.name in values:  # a user may be a point in time, but points in time have no mean
+                raise InputError(
+                    f"column {field.name!r} has type {kind}, which has no mean; convert it to a number first"
+                )
             table = table.set_column(position, field.name, table.column(position).cast(pa.int64()))
         elif pa.types.is_float16(kind):
             table = table.set_column(position, field.name, table.column(position).cast(pa.float32()))

@@ -36,6 +36,7 @@ MOST_PLANNED_USERS = 2**24  # where the number of users is private; more costs a
 _FINEST_THRESHOLD_BITS = 30
 _COARSEST_THRESHOLD_BITS = 8
 _WELL_WITHIN = 0.75
+_SELDOM_ASTRAY = 1e-3  # an interval is offered where answers that go astray are rarer
 _LOST_MASS = 40.0  # shells are told apart until the rest of the grid together has probability about e^-40
 
 
@@ -218,6 +219,14 @@ class PreparedExact(Prepared):
         square = (near * min(near_square, far_square) + far * far_square) / (near + far)
         return (math.sqrt(square),) * len(self.request.columns)
 
+    def _astray(self) -> float:
+        """About how likely an answer lies beyond the threshold, anywhere within the radius: if users are few."""
+        crossing = 1.0 if self.request.neighbors is Neighbors.ADD_REMOVE else 2.0
+        steps = max(_WELL_WITHIN * self.planned_users / crossing, 1.0)
+        near = self.grid.threshold / steps / -math.expm1(-min(float(self.rate), 1e3))
+        far = max(self.grid.radius - self.grid.threshold, 0) * math.exp(-float(self.rate) * (steps - 1.0))
+        return far / (near + far)
+
     def shells(self, table: UserTable, column: int) -> Shells:
         """The private law of one column's draw."""
         users = self._users(table, table.sums[column])
@@ -248,7 +257,7 @@ class PreparedExact(Prepared):
         spacing = Fraction(2) ** self.grid.exponent
         values = tuple(float((number - self.grid.radius) * spacing) for number in draw)
         rule = None
-        if self.weight_is_public:
+        if self.weight_is_public and self._astray() < _SELDOM_ASTRAY:
             crossing = 2.0 if self.request.neighbors is not Neighbors.ADD_REMOVE else 1.0
             step = crossing * float(self.grid.threshold * spacing) / (_WELL_WITHIN * self.planned_users)
             rule = ScoreInterval(values=values, step=step, rate=float(self.rate))

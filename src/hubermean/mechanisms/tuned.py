@@ -19,7 +19,7 @@ from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.mechanisms.known_values import KnownValues
 from hubermean.mechanisms.protocol import Bounds, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.purse import Purse
-from hubermean.mechanisms.tuning_plan import TOO_FEW, Found, Planner, UnfitError
+from hubermean.mechanisms.tuning_plan import TIES, TOO_FEW, Found, Planner, UnfitError
 from hubermean.mechanisms.tuning_steps import Step, steps_for
 from hubermean.mechanisms.weights import check_cap
 from hubermean.privacy import float_down
@@ -202,19 +202,21 @@ class PreparedTuned(Prepared):
                 found = step.learn(found, first)
             made = self.clipped(found)
         except (InputError, UnfitError) as reason:
-            raise self._refusal(str(reason)) from None
+            told = "give bounds=, for a flag (0, 1)" if str(reason) == TIES else self.planner.help
+            raise self._refusal(str(reason), told) from None
         outcome = made.outcome(draw)
         if self.planner.seeks_place and any(abs(share) > _AT_THE_END for share in made.shares(draw)):
-            raise self._refusal("the mean was not found, it may lie further from 0 than radius")
+            beyond = "the mean was not found, it may lie further from 0 than radius"
+            raise self._refusal(beyond, self.planner.help)
         unit = "epsilon" if self.planner.purse.accounting == "pure" else "rho"
         parameters = {**outcome.parameters, **found.parameters(), f"{unit}_of_tuning": float(found.spent)}
         return replace(outcome, parameters=parameters)
 
-    def _refusal(self, reason: str) -> NotReleased:
+    def _refusal(self, reason: str, told: str) -> NotReleased:
         epsilon, delta = self.request.epsilon, self.request.delta
         spent = f"epsilon = {epsilon:g}" + (f" and delta = {delta:g} are" if delta > 0 else " is")
         return NotReleased(
-            f"{reason}; {spent} spent; {self.planner.help}",
+            f"{reason}; {spent} spent; {told}",
             epsilon=epsilon,
             delta=delta,
         )

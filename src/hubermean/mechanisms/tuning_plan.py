@@ -327,11 +327,15 @@ class Planner:
 
     @property
     def help(self) -> str:
-        """What would make fewer users enough."""
-        given = ["record_cap="] if self.start.cap is None else []
+        """What would make fewer users enough: of what is not given."""
+        parts = ["record_cap="] if self.start.cap is None else []
         if self.seeks_place:
-            given.append("bounds=, or scale= or threshold= with radius=")
-        return "give " + ", or give ".join(given)
+            spread_known = not self.seeks_spread
+            if spread_known and self.known.radius is None:
+                parts.append("radius=, or bounds=")
+            else:
+                parts.append("bounds=" if spread_known else "bounds=, or threshold= and radius=")
+        return "give " + " and ".join(parts)
 
     def expected_noise(self, users: float) -> float:
         """Of a mean with bounds at 1 and -1; infinite where users are too few."""

@@ -51,7 +51,10 @@ class CapSearch:
     @classmethod
     def plan(cls, n_users: float, *, largest: float) -> CapSearch | None:
         """The cheapest search; None where it would cost more epsilon than the largest."""
-        per_cent = max(round(share_above(n_users) * _PARTS), 1)
+        # Where that would cost too much, more users are cut: half of what may be spent will do.
+        cheap = 2.0 * _FAR_TOO_LARGE / (0.5 * largest * max(n_users, 1.0))
+        share = min(max(share_above(n_users), cheap), _LARGEST_SHARE)
+        per_cent = max(math.ceil(share * _PARTS - 1e-9), 1)
         part = 2.0 * _FAR_TOO_LARGE / (per_cent / _PARTS * max(n_users, 1.0))
         return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest else None
 
