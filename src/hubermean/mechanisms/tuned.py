@@ -50,8 +50,8 @@ class Tuned:
       (proofs/tuning.md, Theorem 1); what the steps spend adds up to no more;
     - too few users are refused from public numbers before anything is spent; where their number or weight is private,
       the measured one decides, and the refusal is `NotReleased`;
-    - values of which most, about two of three users', are the same show no spread: that too is `NotReleased`. So are
-      means that lie further from 0 than 10^9 thresholds.
+    - values that nearly all users share (98 in 100; of a thousand users, three in four) show no spread: that too is
+      `NotReleased`. So are means that lie further from 0 than 10^9 thresholds.
     """
 
     bounds: Bounds | Sequence[Bounds] | None = None
