@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from hubermean.errors import InputError
 from hubermean.mechanisms import Clipped, PublicFacts, Request
 from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.relations import Neighbors
@@ -129,3 +131,18 @@ def test_gaussian_noise_keeps_delta_on_every_pair_of_small_worlds(relation: Neig
     assert mine.laws[0].kind == "gaussian"
     attained = gaussian_delta(epsilon, alpha=worst / mine.laws[0].scale)
     assert 0.99 * delta < attained <= delta
+
+
+def test_a_concentrated_budget_is_within_the_promise() -> None:
+    """A rho of one's own would give less noise than the epsilon and delta that the release states."""
+    from hubermean.privacy import largest_rho
+
+    world: World = ((0.3,), (0.0,))
+    facts = PublicFacts.of(table_of(world), Neighbors.REPLACE_USER)
+    asked = Request(columns=("v",), epsilon=1.0, delta=1e-6, neighbors=Neighbors.REPLACE_USER, per="user")
+    allowed = largest_rho(1.0, 1e-6)
+    assert Clipped(bounds=(0, 1), rho=allowed).prepare(asked, facts).laws[0].kind == "gaussian"
+    with pytest.raises(InputError, match="rho buys more"):
+        Clipped(bounds=(0, 1), rho=1.01 * allowed).prepare(asked, facts)
+    with pytest.raises(InputError, match="rho buys more"):
+        Clipped(bounds=(0, 1), rho=1e-9).prepare(replace(asked, delta=0.0), facts)

@@ -26,7 +26,7 @@ from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weig
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
-from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale
+from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale, largest_rho
 from hubermean.release import Interval
 from hubermean.user_table import IntArray, UserTable
 
@@ -49,8 +49,8 @@ class Clipped:
         likeness: how alike a user's records are, from 0 to 1. Below 1 users with fewer records than the cap are clamped
             less: to sqrt((likeness + (1 - likeness) / records) / (likeness + (1 - likeness) / cap)) times the half
             width of the bounds. This costs no noise: a user that weighs less may lie further away.
-        rho: a concentrated budget in place of (epsilon, delta), from a caller that composes: then noise is Gaussian and
-            the release is rho-zCDP.
+        rho: a concentrated budget within (epsilon, delta), from a caller that composes: then noise is Gaussian and the
+            release is rho-zCDP.
 
     Formal guarantees:
     - epsilon-DP for delta = 0 (discrete Laplace noise), (epsilon, delta)-DP otherwise, for the neighbour
@@ -104,6 +104,10 @@ class Clipped:
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedClipped:
         self.check(request)
+        if self.rho is not None and (
+            request.delta == 0.0 or self.rho > largest_rho(request.epsilon, request.delta)
+        ):
+            raise InputError("rho buys more than epsilon and delta promise; lower it or leave it out")
         cap = weight_cap(self.record_cap, request, facts)
         pairs = self._pairs(len(request.columns))
         grids = tuple(

@@ -206,25 +206,28 @@ class PreparedExact(Prepared):
             self.grid.threshold * spacing,
             max(self.grid.radius, self.grid.threshold) * spacing,
         )
-        # A changed user makes up for its own pull and as much in the other direction; one that is added, for one.
-        crossing = 1.0 if self.request.neighbors is Neighbors.ADD_REMOVE else 2.0
-        steps, rate = max(self.planned_users / crossing, 1.0), min(float(self.rate), 1e3)
+        steps, rate = self._steps(1.0), min(float(self.rate), 1e3)
         width = threshold / steps
-        decay = math.exp(-rate)
-        near = width / -math.expm1(-rate)
-        far = (radius - threshold) * math.exp(-rate * (steps - 1.0))
-        near_square = width**2 * (2.0 * decay / math.expm1(-rate) ** 2 + 1.0 / 3.0)
+        near_square = width**2 * (2.0 * math.exp(-rate) / math.expm1(-rate) ** 2 + 1.0 / 3.0)
         far_square = (radius**2 + radius * threshold + threshold**2) / 3.0
+        astray = self._astray(steps)
         # Where steps are so few that they hardly count, the draw is anywhere within the radius.
-        square = (near * min(near_square, far_square) + far * far_square) / (near + far)
+        square = (1.0 - astray) * min(near_square, far_square) + astray * far_square
         return (math.sqrt(square),) * len(self.request.columns)
 
-    def _astray(self) -> float:
-        """About how likely an answer lies beyond the threshold, anywhere within the radius: if users are few."""
+    def _steps(self, share: float) -> float:
+        """How far the score rises up to the threshold, if a share of the users lies within it.
+
+        A changed user makes up for its own pull and as much in the other direction; one that is added, for one.
+        """
         crossing = 1.0 if self.request.neighbors is Neighbors.ADD_REMOVE else 2.0
-        steps = max(_WELL_WITHIN * self.planned_users / crossing, 1.0)
-        near = self.grid.threshold / steps / -math.expm1(-min(float(self.rate), 1e3))
-        far = max(self.grid.radius - self.grid.threshold, 0) * math.exp(-float(self.rate) * (steps - 1.0))
+        return max(share * self.planned_users / crossing, 1.0)
+
+    def _astray(self, steps: float) -> float:
+        """About how likely an answer lies beyond the threshold, anywhere within the radius: if users are few."""
+        rate = min(float(self.rate), 1e3)
+        near = self.grid.threshold / steps / -math.expm1(-rate)
+        far = max(self.grid.radius - self.grid.threshold, 0) * math.exp(-rate * (steps - 1.0))
         return far / (near + far)
 
     def shells(self, table: UserTable, column: int) -> Shells:
@@ -257,9 +260,9 @@ class PreparedExact(Prepared):
         spacing = Fraction(2) ** self.grid.exponent
         values = tuple(float((number - self.grid.radius) * spacing) for number in draw)
         rule = None
-        if self.weight_is_public and self._astray() < _SELDOM_ASTRAY:
-            crossing = 2.0 if self.request.neighbors is not Neighbors.ADD_REMOVE else 1.0
-            step = crossing * float(self.grid.threshold * spacing) / (_WELL_WITHIN * self.planned_users)
+        steps = self._steps(_WELL_WITHIN)
+        if self.weight_is_public and self._astray(steps) < _SELDOM_ASTRAY:
+            step = float(self.grid.threshold * spacing) / steps
             rule = ScoreInterval(values=values, step=step, rate=float(self.rate))
         return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 

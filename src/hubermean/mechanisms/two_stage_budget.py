@@ -47,8 +47,7 @@ class Task:
         dimension: number of coordinates D.
         n_users: number of users.
         bins: number of bins of each coordinate.
-        half_width: half the width of a bin.
-        clip: means are clipped to so many half widths around the midpoint of the chosen bin.
+        half_width: half the width of a bin; means are clipped to twice that.
         weight_share: the largest weight of a user over the sum of weights.
     """
 
@@ -57,7 +56,6 @@ class Task:
     bins: int
     half_width: float
     weight_share: float
-    clip: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +130,7 @@ def predicted_error(plan: Plan, task: Task, delta: float) -> float:
 
     Wrong intervals count four times and with the worst error: insurance that costs little. `typical_error` has none.
     """
-    noise = plan.noise_ratio(delta) * 2.0 * task.clip * task.half_width * task.weight_share
+    noise = plan.noise_ratio(delta) * 4.0 * task.half_width * task.weight_share
     pull = float(plan.rate) * task.n_users
     far = min(task.bins * math.exp(-_FAR_GAP * pull), 1.0) * (task.bins * task.half_width) ** 2
     near = min(2.0 * math.exp(-_NEAR_GAP * pull), 1.0) * task.half_width**2
@@ -141,7 +139,7 @@ def predicted_error(plan: Plan, task: Task, delta: float) -> float:
 
 def typical_error(plan: Plan, task: Task, delta: float) -> float:
     """The same as it may be expected, to compare `winsorized` with other mechanisms: a wrong interval is anywhere."""
-    noise = plan.noise_ratio(delta) * 2.0 * task.clip * task.half_width * task.weight_share
+    noise = plan.noise_ratio(delta) * 4.0 * task.half_width * task.weight_share
     if task.bins == 1:
         return noise**2
     pull = float(plan.rate) * task.n_users

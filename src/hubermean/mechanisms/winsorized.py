@@ -2,7 +2,7 @@
 
 The winsorized mean estimator of Levy et al. (2021), Alg. 1 (one column) and Alg. 2 (several). User means are
 rounded to a public grid; for several columns they are rotated in whole numbers; each coordinate chooses a bin
-(`interval_choice`); means are clipped to a wider interval around its midpoint and summed as integers;
+(`interval_choice`); means are clipped to an interval twice as wide around its midpoint and summed as integers;
 integer noise is added. Proof: proofs/winsorized.md.
 """
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from hubermean.errors import InputError
 from hubermean.exact import rounded_means
+from hubermean.exact.sums import BLOCK
 from hubermean.laws import Independent, NoisySum, Staged
 from hubermean.mechanisms.interval_choice import Bins
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
@@ -33,7 +34,6 @@ MOST_BINS = 10**9
 _FINEST_GRID_BITS = 30
 _COARSEST_GRID_BITS = 12
 _NOISE_BITS = 44  # the grid is chosen so that the noise scale stays below 2^46 grid units
-_BLOCK = 2**9  # users summed in 64 bits
 _COORDINATE_BITS = 60  # rotated coordinates stay below 2^61 grid units
 
 
@@ -48,8 +48,6 @@ class Winsorized:
         record_cap: the largest number of records a user counts for; for `per="record"`, where it may be left out.
         choice_share: the share of the budget that chooses the interval. By default it follows from the public
             n, tau and B (`two_stage_budget`); 0.5 is Levy et al. (2021).
-        clip: means are clipped to so many tau around the chosen midpoint; 2 is Levy et al. (2021). More, with a
-            smaller tau, finds the centre more exactly for the same noise.
 
     Formal guarantees:
     - epsilon-DP for delta = 0, (epsilon, delta)-DP otherwise, under `replace-user` and `replace-values`
@@ -68,7 +66,6 @@ class Winsorized:
     radius: float
     record_cap: int | None = None
     choice_share: float | None = None
-    clip: int = 2
     name = "winsorized"
 
     def __post_init__(self) -> None:
@@ -77,9 +74,6 @@ class Winsorized:
                 raise InputError(f"{name} must be a number from 1e-60 to 1e60, not {getattr(self, name)!r}")
         if Fraction(self.radius) > MOST_BINS * Fraction(self.threshold):
             raise InputError("radius may be at most 1e9 times threshold; raise threshold or lower radius")
-        whole = isinstance(self.clip, int) and not isinstance(self.clip, bool)
-        if not whole or not 2 <= self.clip <= 64:
-            raise InputError(f"clip must be a whole number from 2 to 64, not {self.clip!r}")
         if self.choice_share is not None and not 0.0 < positive("choice_share", self.choice_share) < 1.0:
             raise InputError(f"choice_share must lie strictly between 0 and 1, not {self.choice_share!r}")
 
@@ -127,18 +121,17 @@ class Winsorized:
             bins=math.ceil(dimension * self.radius / half_width),
             half_width=half_width,
             weight_share=cap / total_weight,
-            clip=self.clip,
         )
         plan = best_plan(task, request.epsilon, request.delta, self.choice_share)
         reach = dimension * Fraction(self.radius)
         exponent = _grid_exponent(
             half_width,
-            extent=float(reach + self.clip * dimension * Fraction(self.threshold)) / half_width,
-            noise_factor=cap * self.clip / 2 * max(plan.noise_ratio(request.delta), 1.0),
+            extent=float(reach + 2 * dimension * Fraction(self.threshold)) / half_width,
+            noise_factor=cap * max(plan.noise_ratio(request.delta), 1.0),
         )
         spacing = Fraction(2) ** exponent
         bins = Bins.covering(reach / spacing, math.ceil(Fraction(half_width) / spacing))
-        law = plan.noise_law(2 * self.clip * bins.half_width * cap, request.delta)
+        law = plan.noise_law(4 * bins.half_width * cap, request.delta)
         if law.scale > LARGEST_SCALE:
             raise InputError(
                 "epsilon is too small for noise of a usable size; raise epsilon or lower record_cap"
@@ -150,9 +143,8 @@ class Winsorized:
             cap=cap,
             total_weight=total_weight,
             exponent=exponent,
-            clamp=math.ceil((Fraction(self.radius) + self.clip * Fraction(self.threshold)) / spacing),
+            clamp=math.ceil((Fraction(self.radius) + 2 * Fraction(self.threshold)) / spacing),
             bins=bins,
-            clip=self.clip,
             plan=plan,
             noise=law,
             typical_error=typical_error(plan, task, request.delta),
@@ -197,7 +189,6 @@ class PreparedWinsorized(Prepared):
         exponent: the grid holds the multiples of 2^exponent.
         clamp: means are clamped to this many grid units before they are rotated.
         bins: the bins of every coordinate.
-        clip: coordinates are clipped to so many half bins around the chosen midpoint.
         plan: how the budget is divided.
         noise: the noise on the sum of every coordinate.
         typical_error: the mean squared error of a coordinate that noise and wrong intervals may be expected to add.
@@ -211,7 +202,6 @@ class PreparedWinsorized(Prepared):
     exponent: int
     clamp: int
     bins: Bins
-    clip: int
     plan: Plan
     noise: NoiseLaw
     typical_error: float
@@ -234,17 +224,17 @@ class PreparedWinsorized(Prepared):
     def clipped_sum(self, table: UserTable, coordinate: IntArray, midpoint: int) -> int:
         """The integer that noise is added to: how far above the low end of the interval users lie, weighted.
 
-        Formal guarantees: moves by at most 2 * clip * half_width * cap between neighbours (Lemma 3).
+        Formal guarantees: moves by at most 4 * half_width * cap between neighbours (Lemma 3).
         """
-        reach = self.clip * self.bins.half_width
+        reach = 2 * self.bins.half_width
         position = np.clip(coordinate, midpoint - reach, midpoint + reach)
         position -= midpoint - reach
         position[table.counts == 0] = reach  # at the midpoint, which is public by now
         if self.request.per == "record":
             position *= user_weights(table, self.request, self.cap)
-        # A term is at most 2^53: for large caps the grid stops at its coarsest, where half a bin is at most 2^13
-        # units, a clip at most 64 of them on each side, and a weight 2^32. So a block of 2^9 fits 64 bits.
-        return sum(int(position[start : start + _BLOCK].sum()) for start in range(0, len(position), _BLOCK))
+        # A term is at most 2^47: for large caps the grid stops at its coarsest, where half a bin is at most 2^13
+        # units, and a weight is at most 2^32. So a block of 2^15 fits 64 bits.
+        return sum(int(position[start : start + BLOCK].sum()) for start in range(0, len(position), BLOCK))
 
     def law(self, table: UserTable) -> Staged:
         """A rotation drawn afresh; per coordinate a bin, then a noisy sum around its midpoint."""
@@ -286,7 +276,7 @@ class PreparedWinsorized(Prepared):
 
     def weighted_average(self, midpoint: int, total: int) -> int:
         """`total_weight` times the average; within the interval, as the average without noise is."""
-        reach = self.clip * self.bins.half_width
+        reach = 2 * self.bins.half_width
         inside = min(max(total, 0), 2 * reach * self.total_weight)
         return self.total_weight * (midpoint - reach) + inside
 
