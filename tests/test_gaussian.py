@@ -392,3 +392,15 @@ def test_absurd_arguments_are_safe() -> None:
     assert gaussian_delta(1.0, alpha=1.0, beta=0.1, dimension=10**33) == 1.0
     assert gaussian_alpha(1.0, 5e-324) > 0
     assert gaussian_alpha(5e-324, 1e-5) > 0
+
+
+def test_groups_of_coordinates_share_the_alpha_of_the_finest_noise() -> None:
+    """Discreteness costs most there; the alpha of the coarse noise would promise more than the proof has."""
+    from hubermean.privacy import discrete_gaussian_sigma, discrete_gaussian_sigmas
+
+    sensitivities = [2**40, 20_000, 3 * 2**30]
+    sigmas = discrete_gaussian_sigmas(20.0, 1e-6, sensitivities=sensitivities, dimension=60)
+    finest = discrete_gaussian_sigma(20.0, 1e-6, sensitivity=20_000, dimension=60)
+    assert sigmas[1] == finest
+    for sensitivity, sigma in zip(sensitivities, sigmas, strict=True):
+        assert Fraction(sensitivity) / Fraction(sigma) <= Fraction(20_000) / Fraction(finest)
