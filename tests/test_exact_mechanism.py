@@ -297,6 +297,7 @@ def test_the_rate_is_the_rational_number_that_epsilon_stands_for() -> None:
     assert prepared(((0.0,),), Neighbors.REPLACE_USER, "user", 0.1).rate == Fraction(0.1) / 2
 
 
+@pytest.mark.usefixtures("seeded_releases")
 @pytest.mark.parametrize(("n", "threshold"), [(100, 2.0), (1000, 6.0)])
 def test_intervals_hold_the_location_of_the_data(n: int, threshold: float) -> None:
     rng = np.random.default_rng(31)

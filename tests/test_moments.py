@@ -155,6 +155,7 @@ def test_half_widths_hold_what_they_say(level: float, sampling: float) -> None:
     assert half_width(level, kind="laplace", noise_variance=math.inf, sampling_variance=1.0) == math.inf
 
 
+@pytest.mark.usefixtures("seeded_releases")
 @pytest.mark.parametrize("neighbors", [one.value for one in Neighbors])
 @pytest.mark.parametrize("per", ["user", "record"])
 def test_intervals_of_given_bounds_cover_the_truth(neighbors: str, per: str) -> None:
@@ -163,7 +164,7 @@ def test_intervals_of_given_bounds_cover_the_truth(neighbors: str, per: str) -> 
 
     rng = np.random.default_rng(4)
     covered, widths, errors = [], [], []
-    for _ in range(300):
+    for _ in range(600):
         truth = rng.uniform(-2, 2)
         means = rng.normal(truth, 1, 500)
         counts = np.full(500, 3) if per == "record" else None
