@@ -178,5 +178,6 @@ def test_intervals_of_given_bounds_cover_the_truth(neighbors: str, per: str) -> 
         errors.append(abs(made.value - truth))  # type: ignore[operator]
     assert np.mean(covered) >= 0.92
     # Where nobody knows how many users stand behind the records, squares around the middle are not corrected.
-    too_wide = 2.2 if (per, neighbors) == ("record", "add-remove") else 1.6
+    # Where users are added or removed, two noisy sums stand behind the mean: 1.57 times as wide as needed on average.
+    too_wide = {("record", "add-remove"): 2.2, ("user", "add-remove"): 1.8}.get((per, neighbors), 1.6)
     assert np.median(widths) <= too_wide * 2 * np.quantile(errors, 0.95)
