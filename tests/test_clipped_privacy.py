@@ -45,7 +45,7 @@ def loss(world: World, other: World, relation: Neighbors, per: str, epsilon: flo
     """The exact privacy loss of a pair; the public decisions must agree, or the pair is told apart at once."""
     mine, theirs = (prepared(w, relation, per, epsilon) for w in (world, other))
     assert mine == theirs
-    first, second = (mine.statistic(table_of(w)) for w in (world, other))
+    first, second = (mine.law(table_of(w)).position for w in (world, other))
     scale = Fraction(mine.laws[0].scale)
     return sum((abs(a - b) / scale for a, b in zip(first, second, strict=True)), Fraction(0))
 
@@ -94,7 +94,7 @@ def test_several_columns_share_the_budget(relation: Neighbors, epsilon: float) -
     }[relation]
     mine = mechanism.prepare(request, PublicFacts.of(plain, relation))
     assert mine == mechanism.prepare(request, PublicFacts.of(other, relation))
-    first, second = mine.statistic(plain), mine.statistic(other)
+    first, second = mine.law(plain).position, mine.law(other).position
     per_column = len(first) // 2
     total = sum(
         (
@@ -126,7 +126,7 @@ def test_gaussian_noise_keeps_delta_on_every_pair_of_small_worlds(relation: Neig
         for other in neighbours(world, relation, CONTENTS):
             mine = law(world)
             assert mine == law(other)
-            first, second = (mine.statistic(table_of(w)) for w in (world, other))
+            first, second = (mine.law(table_of(w)).position for w in (world, other))
             worst = max(worst, float(np.linalg.norm(np.subtract(first, second, dtype=float))))
     assert mine.laws[0].kind == "gaussian"
     attained = gaussian_delta(epsilon, alpha=worst / mine.laws[0].scale)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubermean.mechanisms import Clipped, PublicFacts, Request
-from hubermean.mechanisms.interval import half_width, laplace_tail
+from hubermean.mechanisms.interval import half_widths, laplace_tail
 from hubermean.mechanisms.moments import Moments, Weights
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
@@ -23,7 +23,7 @@ WEIGHTS: tuple[Weights, ...] = ("equal", "unequal", "stretched")
 
 
 def contribution(moments: Moments, weight: int, position: int) -> np.ndarray:
-    return np.array(moments.sums(np.array([position]), np.array([weight])), dtype=float)
+    return np.array(moments.sums(np.array([position]), np.array([weight])), dtype=float)[:, 0]
 
 
 def apart(moments: Moments, first: np.ndarray, second: np.ndarray) -> float:
@@ -106,10 +106,10 @@ def test_sums_without_noise_give_back_mean_weight_and_squares(relation: Neighbor
     rng = np.random.default_rng(1)
     weights, positions = rng.integers(1, 9, 500), rng.integers(-(2**20), 2**20, 500)
     moments = Moments.of(relation, "laplace", half=2**20, cap=8, weights="unequal", centred=False)
-    found = moments.estimates(tuple(moments.sums(positions, weights)), int(weights.sum()))
-    assert float(found.share) * 2**20 == pytest.approx(np.average(positions, weights=weights), abs=1)
-    assert found.weight == pytest.approx(weights.sum())
-    assert found.squares == pytest.approx(float(((weights * positions) ** 2.0).sum()), rel=1e-3)
+    found = moments.estimates(moments.sums(positions, weights), int(weights.sum()))
+    assert found.share[0] * 2**20 == pytest.approx(np.average(positions, weights=weights), abs=1)
+    assert found.weight[0] == pytest.approx(weights.sum())
+    assert found.squares[0] == pytest.approx(float(((weights * positions) ** 2.0).sum()), rel=1e-3)
 
 
 # --- likeness: users of few records are clamped less --------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_users_of_few_records_are_clamped_by_the_square_root_rule() -> None:
         made = mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
         for count in counts:
             one = UserTable.from_means([1e9], [count])
-            value = made.statistic(one)[0] / made.grids[0].half
+            value = made.statistic(one)[0][0] / made.grids[0].half
             weight = min(count, 16)
             shape = (likeness + (1 - likeness) / weight) / (likeness + (1 - likeness) / 16)
             assert value == pytest.approx(weight * shape**0.5, rel=1e-3)
@@ -140,7 +140,8 @@ def test_the_tail_of_laplace_plus_normal(deviation: float) -> None:
     errors = rng.laplace(size=400_000) + deviation * rng.normal(size=400_000)
     for distance in (0.1, 1.0, 3.0, 2.0 * deviation + 1.0):
         share = float((errors > distance).mean())
-        assert laplace_tail(distance, scale=1.0, deviation=deviation) == pytest.approx(share, abs=0.004)
+        (tail,) = laplace_tail(np.array([distance]), scale=np.ones(1), deviation=np.array([deviation]))
+        assert tail == pytest.approx(share, abs=0.004)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
@@ -148,11 +149,11 @@ def test_the_tail_of_laplace_plus_normal(deviation: float) -> None:
 def test_half_widths_hold_what_they_say(level: float, sampling: float) -> None:
     rng = np.random.default_rng(3)
     errors = rng.laplace(size=200_000) + sampling**0.5 * rng.normal(size=200_000)
-    width = half_width(level, kind="laplace", noise_variance=2.0, sampling_variance=sampling)
+    variances = {"noise_variance": np.array([2.0, math.inf]), "sampling_variance": np.array([sampling, 1.0])}
+    width, endless = half_widths(level, kind="laplace", **variances)
     assert (np.abs(errors) <= width).mean() >= level - 0.003
-    normal = half_width(level, kind="gaussian", noise_variance=2.0, sampling_variance=sampling)
-    assert width >= normal
-    assert half_width(level, kind="laplace", noise_variance=math.inf, sampling_variance=1.0) == math.inf
+    assert width >= half_widths(level, kind="gaussian", **variances)[0]
+    assert endless == math.inf
 
 
 @pytest.mark.usefixtures("seeded_releases")

@@ -7,6 +7,7 @@ every field; none of them is shown.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +52,9 @@ class NoisySum:
         if isinstance(self.noise, NoiseLaw):
             extra = self.noise.draw(noise, len(self.position))
         else:
-            extra = [law.draw(noise, 1)[0] for law in self.noise]
+            # Draws of one law together: a sampler is slow to start.
+            runs = itertools.groupby(self.noise)
+            extra = [more for law, run in runs for more in law.draw(noise, sum(1 for _ in run))]
         return [int(place) + more for place, more in zip(self.position, extra, strict=True)]
 
 

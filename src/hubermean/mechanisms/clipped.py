@@ -8,7 +8,6 @@ mean, the squares an interval. Proof: proofs/clipped.md.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 
 from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
+from hubermean.exact.adding import Membership
 from hubermean.laws import NoisySum
-from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_width
+from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_widths
 from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weights
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
@@ -49,6 +49,8 @@ class Clipped:
         likeness: how alike a user's records are, from 0 to 1. Below 1 users with fewer records than the cap are clamped
             less: to sqrt((likeness + (1 - likeness) / records) / (likeness + (1 - likeness) / cap)) times the half
             width of the bounds. This costs no noise: a user that weighs less may lie further away.
+        changes: how many times one user may be added or removed, if not once: users who are in several groups, or move
+            from one to another. Noise follows; see `hubermean.groups`.
         rho: a concentrated budget within (epsilon, delta), from a caller that composes: then noise is Gaussian and the
             release is rho-zCDP.
 
@@ -63,6 +65,7 @@ class Clipped:
     record_cap: int | None = None
     centred: bool = False
     likeness: float = 1.0
+    changes: int = 1
     rho: float | None = None
     name = "clipped"
 
@@ -111,7 +114,11 @@ class Clipped:
         cap = weight_cap(self.record_cap, request, facts)
         pairs = self._pairs(len(request.columns))
         grids = tuple(
-            Grid.choose(bounds, column, noise_factor=cap * len(request.columns) / min(request.epsilon, 1.0))
+            Grid.choose(
+                bounds,
+                column,
+                noise_factor=cap * len(request.columns) * self.changes / min(request.epsilon, 1.0),
+            )
             for bounds, column in zip(pairs, facts.columns, strict=True)
         )
         moments, laws = self._noise(grids, cap, request)
@@ -168,7 +175,8 @@ class Clipped:
 
     def _laws(self, moments: Sequence[Moments], request: Request) -> tuple[NoiseLaw, ...]:
         """The noise on each sum, column by column."""
-        columns = len(moments)
+        # In 1-norm changes add up; in Euclidean norm their squares do (proofs/groups.md, Lemma 2).
+        columns = len(moments) * self.changes
         if moments[0].kind == "laplace":
             sensitivities = [columns * one.sensitivity() for one in moments]
             scales = [laplace_scale(request.epsilon, sensitivity=one) for one in sensitivities]
@@ -187,7 +195,12 @@ class Clipped:
 
 
 def _relative_noise(moments: Moments, law: NoiseLaw) -> float:
-    return math.sqrt(moments.noise_variance(law, 0.5)) / moments.half
+    return _noise_at(moments, law, 0.5) / moments.half
+
+
+def _noise_at(moments: Moments, law: NoiseLaw, share: float) -> float:
+    """The standard deviation of the mean times the weight."""
+    return math.sqrt(float(moments.noise_variance(law, np.array([share]))[0]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,9 +223,9 @@ class Grid:
     def spacing(self) -> Fraction:
         return Fraction(2) ** self.exponent
 
-    def value(self, share: Fraction) -> float:
-        """The value at a share of the way from the middle to the high end."""
-        return float((self.middle + share * self.half) * self.spacing)
+    def values(self, shares: Floats) -> Floats:
+        """The values at shares of the way from the middle to the high end."""
+        return float(self.middle * self.spacing) + shares * float(self.half * self.spacing)
 
     @classmethod
     def choose(cls, bounds: Bounds, column: Column, *, noise_factor: float) -> Grid:
@@ -262,14 +275,13 @@ class PreparedClipped(Prepared):
         # A mean anywhere within the bounds has a squared share of 1/3 on average; one near the middle hardly any.
         share = 1.0 / 16.0 if self.centred else math.sqrt(1.0 / 3.0)
         return tuple(
-            float(grid.spacing)
-            * min(math.sqrt(moments.noise_variance(law, share)) / self.planned_weight, grid.half)
+            float(grid.spacing) * min(_noise_at(moments, law, share) / self.planned_weight, grid.half)
             for grid, moments, law in zip(self.grids, self.moments, self.laws, strict=True)
         )
 
-    def statistic(self, table: UserTable) -> list[int]:
-        """The integers that noise is added to, column by column."""
-        sums: list[int] = []
+    def statistic(self, table: UserTable, membership: Membership | None = None) -> list[list[int]]:
+        """The integers that noise is added to: column by column and term by term, one per group or one in all."""
+        sums: list[list[int]] = []
         weights = weighing_counts(table, self.request)
         stretch = self._stretch(weights)
         for grid, moments, column in zip(self.grids, self.moments, table.sums, strict=True):
@@ -286,7 +298,7 @@ class PreparedClipped(Prepared):
             np.clip(position, -reach, reach, out=position)
             # A user without usable records is in the middle: of no weight, or, where weights are public, of its own.
             position[table.counts == 0] = 0
-            sums += moments.sums(position, weights)
+            sums += moments.sums(position, weights, membership)
         return sums
 
     def _stretch(self, weights: IntArray) -> Floats:
@@ -298,37 +310,45 @@ class PreparedClipped(Prepared):
         return np.sqrt((shared + (1.0 - shared) / few) / (shared + (1.0 - shared) / self.cap))
 
     def law(self, table: UserTable) -> NoisySum:
-        noise = [
+        return self.noisy(self.statistic(table))
+
+    def noisy(self, sums: Sequence[Sequence[int]]) -> NoisySum:
+        """The law of sums as `statistic` makes them, laid end to end."""
+        laws = [
             law for moments, law in zip(self.moments, self.laws, strict=True) for _ in range(moments.terms)
         ]
-        return NoisySum(position=self.statistic(table), noise=noise)
+        noise = [law for law, term in zip(laws, sums, strict=True) for _ in term]
+        return NoisySum(position=[one for term in sums for one in term], noise=noise)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         """From noisy sums to values and intervals."""
-        estimates = self._estimates(draw)
-        values = tuple(
-            grid.value(estimate.share) for grid, estimate in zip(self.grids, estimates, strict=True)
+        found = self.found(draw)
+        values = tuple(found.values()[0].tolist())
+        return Outcome(values=values, parameters=self.parameters(), interval_rule=found)
+
+    def found(self, draw: Sequence[int], groups: int = 1) -> ClippedInterval:
+        """What noisy sums, laid end to end, say of every group."""
+        terms = [draw[start : start + groups] for start in range(0, len(draw), groups)] if groups else []
+        estimates, start = [], 0
+        for moments in self.moments:
+            own = terms[start : start + moments.terms] if groups else [[]] * moments.terms
+            estimates.append(moments.estimates(own, self.total_weight))
+            start += moments.terms
+        return ClippedInterval(
+            grids=self.grids,
+            laws=self.laws,
+            estimates=tuple(estimates),
+            users=self._users(estimates[0]),
         )
-        users = self._users(estimates[0])
-        rule = ClippedInterval(grids=self.grids, laws=self.laws, estimates=estimates, users=users)
-        return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 
-    def _estimates(self, draw: Sequence[int]) -> tuple[Estimates, ...]:
-        numbers = iter(draw)
-        return tuple(
-            moments.estimates(tuple(itertools.islice(numbers, moments.terms)), self.total_weight)
-            for moments in self.moments
-        )
-
-    def shares(self, draw: Sequence[int]) -> list[Fraction]:
-        """Where the means lie within the bounds, from -1 at the low end to 1 at the high end."""
-        return [found.share for found in self._estimates(draw)]
-
-    def _users(self, estimates: Estimates) -> float | None:
+    def _users(self, estimates: Estimates) -> Floats | None:
         """How many users stand behind the weight, if that is public or released."""
-        return estimates.weight if self.request.per == "user" else self.n_users
+        if self.request.per == "user":
+            return estimates.weight
+        return None if self.n_users is None else np.full(len(estimates.weight), float(self.n_users))
 
-    def _parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
+        """Public numbers for the release."""
         bounds = [[float(grid.low * grid.spacing), float(grid.high * grid.spacing)] for grid in self.grids]
         scales = [law.scale * float(grid.spacing) for law, grid in zip(self.laws, self.grids, strict=True)]
         parameters: dict[str, Any] = {"bounds": bounds[0] if len(bounds) == 1 else bounds}
@@ -339,33 +359,52 @@ class PreparedClipped(Prepared):
         return parameters
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ClippedInterval:
-    """Intervals for the mean of the population, from the noisy sums and the public noise law.
+    """Values and their intervals for the mean of the population, from the noisy sums and the public noise law.
 
     They cover noise and sampling, as if user means were normal on average; what clamping cuts off is not covered. The
-    level holds for each column, not for all together.
+    level holds for each column of each group, not for all together.
     """
 
     grids: tuple[Grid, ...]
     laws: tuple[NoiseLaw, ...]
     estimates: tuple[Estimates, ...]
-    users: float | None
+    users: Floats | None
+
+    def values(self) -> Floats:
+        """Shape (groups, columns)."""
+        columns = [grid.values(found.share) for grid, found in zip(self.grids, self.estimates, strict=True)]
+        return np.stack(columns, axis=1)
+
+    def shares(self) -> Floats:
+        """Where the means lie within the bounds, from -1 at the low end to 1 at the high end; (groups, columns)."""
+        return np.stack([found.share for found in self.estimates], axis=1)
 
     def at(self, level: float) -> Interval:
-        ends = [self._ends(column, level) for column in range(len(self.grids))]
+        low, high = self.ends(level)
         return Interval(
-            level=level,
-            low=tuple(low for low, _ in ends),
-            high=tuple(high for _, high in ends),
-            covers=NOISE_AND_SAMPLING,
+            level=level, low=tuple(low[0].tolist()), high=tuple(high[0].tolist()), covers=NOISE_AND_SAMPLING
         )
 
-    def _ends(self, column: int, level: float) -> tuple[float, float]:
-        """Never beyond the bounds."""
-        grid, law, found = self.grids[column], self.laws[column], self.estimates[column]
-        noise, sampling = found.mean_variance(law, self.users)
-        half = half_width(level, kind=law.kind, noise_variance=noise, sampling_variance=sampling)
-        shift = Fraction(half / grid.half) if math.isfinite(half) else Fraction(2)
-        low, high = max(found.share - shift, Fraction(-1)), min(found.share + shift, Fraction(1))
-        return grid.value(low), grid.value(high)
+    def ends(self, level: float) -> tuple[Floats, Floats]:
+        """Of every group and column, shape (groups, columns); never beyond the bounds."""
+        lows, highs = [], []
+        for grid, law, found in zip(self.grids, self.laws, self.estimates, strict=True):
+            noise, sampling = found.mean_variance(law, self.users)
+            half = half_widths(level, kind=law.kind, noise_variance=noise, sampling_variance=sampling)
+            shift = half / grid.half
+            lows.append(grid.values(np.maximum(found.share - shift, -1.0)))
+            highs.append(grid.values(np.minimum(found.share + shift, 1.0)))
+        return np.stack(lows, axis=1), np.stack(highs, axis=1)
+
+    def denominators(self) -> Floats:
+        """The total weight of every group, in records or users; may be negative where noise drowned it."""
+        return self.estimates[0].weight
+
+    def denominator_width(self, level: float) -> float:
+        """How far the noise of a denominator strays, except with probability 1 - level."""
+        law, moments = self.laws[0], self.estimates[0].moments
+        noise = np.array([moments.weight_stddev(law) ** 2])
+        width = half_widths(level, kind=law.kind, noise_variance=noise, sampling_variance=np.zeros(1))
+        return float(width[0])

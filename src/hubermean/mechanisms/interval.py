@@ -5,50 +5,60 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
 NOISE_AND_SAMPLING = "noise and sampling, not the bias of clamping"
 
 _AS_GOOD_AS_NORMAL = 30.0  # deviations of a normal error for one scale of Laplace noise beside it
 
 
-def half_width(
-    level: float, *, kind: Literal["laplace", "gaussian"], noise_variance: float, sampling_variance: float
-) -> float:
+def half_widths(
+    level: float, *, kind: Literal["laplace", "gaussian"], noise_variance: Floats, sampling_variance: Floats
+) -> Floats:
     """How far noise and a normal sampling error together stray from 0, except with probability 1 - level.
 
-    Laplace noise may be a mixture of several terms, which lies between a Laplace law and a normal one of the same
-    variance: the wider of the two counts.
+    One answer per entry; infinite where a variance is. Laplace noise may be a mixture of several terms, which lies
+    between a Laplace law and a normal one of the same variance: the wider of the two counts.
     """
-    total = noise_variance + sampling_variance
-    if not math.isfinite(total):
-        return math.inf
     from statistics import NormalDist
 
     tail = (1.0 - level) / 2.0
-    normal = -NormalDist().inv_cdf(tail) * math.sqrt(total)
-    scale, deviation = math.sqrt(noise_variance / 2.0), math.sqrt(sampling_variance)
-    if kind == "gaussian" or deviation > _AS_GOOD_AS_NORMAL * scale:
+    normal: Floats = -NormalDist().inv_cdf(tail) * np.sqrt(noise_variance + sampling_variance)
+    scale, deviation = np.sqrt(noise_variance / 2.0), np.sqrt(sampling_variance)
+    with np.errstate(invalid="ignore"):
+        mixed = np.isfinite(normal) & (deviation <= _AS_GOOD_AS_NORMAL * scale) & (scale > 0.0)
+    if kind == "gaussian" or not mixed.any():
         return normal
-    low, high = 0.0, normal
-    while laplace_tail(high, scale=scale, deviation=deviation) > tail:
-        high *= 2.0
+    widths = normal.copy()
+    widths[mixed] = np.maximum(normal[mixed], _laplace_widths(tail, scale[mixed], deviation[mixed]))
+    return widths
+
+
+def _laplace_widths(tail: float, scale: Floats, deviation: Floats) -> Floats:
+    """Where the tail of the mixture has the given probability, rounded up."""
+    low, high = np.zeros_like(scale), scale + deviation
+    while (short := laplace_tail(high, scale=scale, deviation=deviation) > tail).any():
+        high[short] *= 2.0
     for _ in range(60):
         middle = (low + high) / 2.0
-        if laplace_tail(middle, scale=scale, deviation=deviation) > tail:
-            low = middle
-        else:
-            high = middle
-    return max(high, normal)
+        short = laplace_tail(middle, scale=scale, deviation=deviation) > tail
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return high
 
 
-def laplace_tail(distance: float, *, scale: float, deviation: float) -> float:
-    """P(Laplace of the scale + normal of the deviation > distance)."""
-    if deviation <= 1e-9 * scale:
-        return 0.5 * math.exp(-distance / scale)
+def laplace_tail(distance: Floats, *, scale: Floats, deviation: Floats) -> Floats:
+    """P(Laplace of the scale + normal of the deviation > distance), entry by entry."""
+    deviation = np.maximum(deviation, 1e-9 * scale)
     z, ratio = distance / deviation, deviation / scale
-    beyond = 0.5 * math.erfc(z / math.sqrt(2.0))
     shift = ratio * ratio / 2.0
-    below = math.exp(shift - distance / scale) * 0.5 * math.erfc((ratio - z) / math.sqrt(2.0))
-    above = 0.0
-    if shift + distance / scale < 700.0:
-        above = math.exp(shift + distance / scale) * 0.5 * math.erfc((ratio + z) / math.sqrt(2.0))
-    return beyond + 0.5 * (below - above)
+    below = np.exp(shift - distance / scale) * _upper(ratio - z)
+    above = np.exp(np.minimum(shift + distance / scale, 700.0)) * _upper(ratio + z)
+    return np.asarray(_upper(z) + 0.5 * (below - above))
+
+
+def _upper(z: Floats) -> Floats:
+    """P(a standard normal number > z)."""
+    return np.array([0.5 * math.erfc(one) for one in (z / math.sqrt(2.0)).tolist()])

@@ -8,6 +8,7 @@ Proof: proofs/clipped.md, Lemmas 1 and 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -15,11 +16,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hubermean.exact.adding import Membership, Totals
 from hubermean.exact.sums import BLOCK
 from hubermean.noise import NoiseLaw
 from hubermean.relations import Neighbors
 
 IntArray = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Basis = Literal["signed", "sides", "public"]
 
 Weights = Literal["equal", "unequal", "stretched"]
@@ -107,48 +110,52 @@ class Moments:
         squared = (4 + self.square_part**2) * full**2
         return math.isqrt(math.ceil(squared)) + 1 + _ROUNDING
 
-    def sums(self, positions: IntArray, weights: IntArray) -> list[int]:
-        """The integers that noise is added to."""
-        value = total = squares = 0
-        for start in range(0, len(positions), BLOCK):
-            weight = np.minimum(weights[start : start + BLOCK], self.cap)
-            total += int(weight.sum())
+    def sums(
+        self, positions: IntArray, weights: IntArray, membership: Membership | None = None
+    ) -> list[list[int]]:
+        """The integers that noise is added to: for each term its total in every group, or in all together."""
+        value, total, squares = Totals(membership), Totals(membership), Totals(membership)
+        block = BLOCK if membership is None else membership.block
+        for start in range(0, len(positions), block):
+            weight = np.minimum(weights[start : start + block], self.cap)
+            total.add(weight, start)
             # Below 2^46, since grids coarsen as the cap grows: so a block of 2^15 fits 64 bits.
-            weight *= positions[start : start + BLOCK]
-            value += int(weight.sum())
+            weight *= positions[start : start + block]
+            value.add(weight, start)
             # Rounded user by user, so that nobody's square depends on another's.
             pull = weight.astype(np.float64)
             pull *= pull / (self.cap * self.half) * float(self.square_part)
-            squares += int(pull.astype(np.int64).sum())
+            squares.add(pull.astype(np.int64), start)
+        values, totals = value.integers(), total.integers()
         match self.basis:
             case "signed":
-                return [value, total * self.weight_unit, squares]
+                return [values, [self.weight_unit * one for one in totals], squares.integers()]
             case "sides":
-                return [total * self.half + value, total * self.half - value, squares]
+                pairs = list(zip(totals, values, strict=True))
+                upper = [self.half * total + value for total, value in pairs]
+                lower = [self.half * total - value for total, value in pairs]
+                return [upper, lower, squares.integers()]
             case "public":
-                return [value, squares]
+                return [values, squares.integers()]
 
-    def estimates(self, noisy: tuple[int, ...], public_weight: int | None) -> Estimates:
-        """What noisy sums say."""
+    def estimates(self, noisy: Sequence[Sequence[int]], public_weight: int | None) -> Estimates:
+        """What noisy sums say, term by term, of one group or of many."""
+        rows = [np.array(term, dtype=np.float64) for term in noisy]
         match self.basis:
             case "signed":
-                value, weight = Fraction(noisy[0]), Fraction(noisy[1], self.weight_unit)
+                value, weight = rows[0], rows[1] / self.weight_unit
             case "sides":
-                value = Fraction(noisy[0] - noisy[1], 2)
-                weight = Fraction(noisy[0] + noisy[1], 2 * self.half)
+                value, weight = (rows[0] - rows[1]) / 2.0, (rows[0] + rows[1]) / (2.0 * self.half)
             case "public":
-                value, weight = Fraction(noisy[0]), Fraction(public_weight or 0)
-        square_unit = self.square_part / (self.cap * self.half)
+                value, weight = rows[0], np.full(len(rows[0]), float(public_weight or 0))
+        share = np.zeros(len(value))
+        np.divide(value, weight * self.half, out=share, where=weight > 0.0)
+        square_unit = float(self.square_part / (self.cap * self.half))
         return Estimates(
-            moments=self,
-            share=min(max(value / (weight * self.half), Fraction(-1)), Fraction(1))
-            if weight > 0
-            else Fraction(0),
-            weight=float(weight),
-            squares=float(noisy[-1] / square_unit),
+            moments=self, share=np.clip(share, -1.0, 1.0), weight=weight, squares=rows[-1] / square_unit
         )
 
-    def noise_variance(self, law: NoiseLaw, share: float) -> float:
+    def noise_variance(self, law: NoiseLaw, share: Floats) -> Floats:
         """The variance of the mean times the weight squared, where the mean lies a share of the way to an end."""
         match self.basis:
             case "signed":
@@ -156,7 +163,7 @@ class Moments:
             case "sides":
                 return law.stddev**2 * (1.0 + share**2) / 2.0
             case "public":
-                return law.stddev**2
+                return law.stddev**2 * np.ones_like(share)
 
     def weight_stddev(self, law: NoiseLaw) -> float:
         """The standard deviation of the weight, in records."""
@@ -169,9 +176,9 @@ class Moments:
                 return 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Estimates:
-    """What was released of a column.
+    """What was released of a column, one entry per group; one alone where there are no groups.
 
     Attributes:
         share: where the mean lies, from -1 at the low end to 1 at the high end; 0 if noise drowned the weight.
@@ -180,11 +187,11 @@ class Estimates:
     """
 
     moments: Moments
-    share: Fraction
-    weight: float
-    squares: float
+    share: Floats
+    weight: Floats
+    squares: Floats
 
-    def mean_variance(self, law: NoiseLaw, users: float | None) -> tuple[float, float]:
+    def mean_variance(self, law: NoiseLaw, users: Floats | None) -> tuple[Floats, Floats]:
         """(of noise, of sampling): variances of the mean in squared grid units; infinite where noise drowned all.
 
         Sampling is rather over- than underestimated: squares are taken one standard deviation of their noise high,
@@ -192,14 +199,16 @@ class Estimates:
         """
         moments = self.moments
         weight = self.weight - 2.0 * moments.weight_stddev(law)
-        if weight <= 0.0:
-            return math.inf, math.inf
-        position = float(self.share) * moments.half
+        position = self.share * moments.half
         # Around the mean in place of the middle; squared weights sum to at least weight^2 / users.
         squared_weights = (
-            0.0 if users is None else min(self.weight**2 / max(users, 1.0), moments.cap * self.weight)
+            np.zeros_like(weight)
+            if users is None
+            else np.minimum(self.weight**2 / np.maximum(users, 1.0), moments.cap * self.weight)
         )
         unit = moments.cap * moments.half / float(moments.square_part)
-        squares = max(self.squares - position**2 * squared_weights, 0.0) + law.stddev * unit
-        noise = moments.noise_variance(law, float(self.share))
-        return noise / weight**2, squares / weight**2
+        squares = np.maximum(self.squares - position**2 * squared_weights, 0.0) + law.stddev * unit
+        noise = moments.noise_variance(law, self.share)
+        enough = weight > 0.0
+        divisor = np.where(enough, weight, 1.0) ** 2
+        return np.where(enough, noise / divisor, np.inf), np.where(enough, squares / divisor, np.inf)

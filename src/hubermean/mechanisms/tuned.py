@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from hubermean.errors import InputError, NotReleased
 from hubermean.laws import Gate, Law, NoisySum, Staged
@@ -28,7 +29,7 @@ from hubermean.user_table import UserTable
 
 _NOTHING = Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
 # Where the released mean lies so near an end of the bounds, the place was wrong or lies beyond the radius.
-_AT_THE_END = Fraction(9, 10)
+_AT_THE_END = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +206,7 @@ class PreparedTuned(Prepared):
             told = "give bounds=, for a flag (0, 1)" if str(reason) == TIES else self.planner.help
             raise self._refusal(str(reason), told) from None
         outcome = made.outcome(draw)
-        if self.planner.seeks_place and any(abs(share) > _AT_THE_END for share in made.shares(draw)):
+        if self.planner.seeks_place and (np.abs(made.found(draw).shares()) > _AT_THE_END).any():
             beyond = "the mean was not found, it may lie further from 0 than radius"
             raise self._refusal(beyond, self.planner.help)
         unit = "epsilon" if self.planner.purse.accounting == "pure" else "rho"
