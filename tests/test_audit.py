@@ -204,7 +204,9 @@ def cap_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Moments,
         "sums",
-        lambda self, positions, weights, membership=None: made(replace(self, cap=10 * self.cap), positions, weights),
+        lambda self, positions, weights, membership=None: made(
+            replace(self, cap=10 * self.cap), positions, weights
+        ),
     )
 
 

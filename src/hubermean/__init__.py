@@ -9,11 +9,12 @@
 from typing import TYPE_CHECKING, Any
 
 from hubermean._version import __version__
-from hubermean.api import mean, mean_of_user_means
+from hubermean.api import count, mean, mean_of_user_means
 from hubermean.errors import HubermeanError, InputError, NotReleased
 from hubermean.ingest import sql
 from hubermean.planning import Plan, plan
 from hubermean.release import Release
+from hubermean.release_table import Refusal, ReleaseTable
 
 if TYPE_CHECKING:
     from hubermean.auditing import Audit, audit
@@ -24,9 +25,12 @@ __all__ = [
     "InputError",
     "NotReleased",
     "Plan",
+    "Refusal",
     "Release",
+    "ReleaseTable",
     "__version__",
     "audit",
+    "count",
     "mean",
     "mean_of_user_means",
     "plan",

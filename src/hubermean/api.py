@@ -1,23 +1,27 @@
-"""The front door: `mean` and `mean_of_user_means`."""
+"""The front door: `mean`, `count` and `mean_of_user_means`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, overload
 
 from numpy.typing import ArrayLike
 
 from hubermean.errors import InputError
-from hubermean.ingest import column_names, user_table
-from hubermean.mechanisms import Bounds, Known, Mechanism, Per, PublicFacts, Request, choose
-from hubermean.noise import NoiseSource, SystemNoise
+from hubermean.ingest import Reading, column_names
+from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
+from hubermean.mechanisms.counted import Count, TunedCount
+from hubermean.noise import SystemNoise
 from hubermean.relations import Neighbors
 from hubermean.release import Release
+from hubermean.release_table import ReleaseTable
+from hubermean.releasing import Grouping, release_groups, release_table
 from hubermean.user_table import UserTable
 
 
+@overload
 def mean(
     data: Any,
     *,
@@ -25,6 +29,9 @@ def mean(
     value: str | Sequence[str],
     epsilon: float,
     delta: float = 0.0,
+    by: None = None,
+    keys: None = None,
+    max_groups: int = 1,
     per: Per = "record",
     neighbors: str | Neighbors = "replace-user",
     mechanism: str | Mechanism = "auto",
@@ -40,7 +47,64 @@ def mean(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
-) -> Release:
+) -> Release: ...
+
+
+@overload
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: str | Sequence[str],
+    keys: Any = None,
+    max_groups: int = 1,
+    per: Per = "record",
+    neighbors: str | Neighbors = "replace-user",
+    mechanism: str | Mechanism = "auto",
+    bounds: Bounds | Sequence[Bounds] | None = None,
+    record_cap: int | None = None,
+    threshold: float | None = None,
+    scale: float | Sequence[float] | None = None,
+    radius: float | None = None,
+    likeness: float | None = None,
+    n_users: int | None = None,
+    resolution: float | Decimal | Fraction | None = None,
+    non_finite: str = "drop",
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> ReleaseTable: ...
+
+
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int = 1,
+    per: Per = "record",
+    neighbors: str | Neighbors = "replace-user",
+    mechanism: str | Mechanism = "auto",
+    bounds: Bounds | Sequence[Bounds] | None = None,
+    record_cap: int | None = None,
+    threshold: float | None = None,
+    scale: float | Sequence[float] | None = None,
+    radius: float | None = None,
+    likeness: float | None = None,
+    n_users: int | None = None,
+    resolution: float | Decimal | Fraction | None = None,
+    non_finite: str = "drop",
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Release | ReleaseTable:
     """Release the mean of one or more columns with differential privacy for whole users.
 
     Args:
@@ -49,6 +113,13 @@ def mean(
         user: the column or columns that identify a user.
         value: the column or columns to average.
         epsilon, delta: the privacy budget of this release.
+        by: the column or columns that tell groups apart, for one mean a group: integers, text, booleans or dates. A
+            record without a group counts in none.
+        keys: the groups, if they are public: a list (of tuples for several columns), or a mapping from each column to
+            its values, for all combinations. Left out, groups are chosen privately: those with enough users appear,
+            which takes delta > 0 and a fifth of epsilon.
+        max_groups: how many groups a user counts in; of one who is in more, so many are taken, by a rule that looks at
+            that user alone. What a group may cost is divided by it, and by two unless `neighbors="add-remove"`.
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
         neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
@@ -71,7 +142,7 @@ def mean(
         progress: show a progress bar on a terminal after one second.
 
     Returns:
-        A `Release`, which holds only what is safe to publish.
+        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, a row a group, where `by` is given.
 
     Raises:
         InputError: a parameter, file or column that cannot be used; nothing was spent.
@@ -95,19 +166,130 @@ def mean(
     )
     chosen = choose(mechanism, known)
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
-    chosen.check(request)
-    table = user_table(
-        data,
-        user=user,
-        value=value,
+    reading = Reading(
+        user=column_names(user, "user"),
+        value=columns,
         resolution=resolution,
         non_finite=non_finite,
         memory_limit=memory_limit,
         threads=threads,
         progress=progress,
-        records=request.neighbors.counts_are_public,
     )
+    grouping = Grouping.asked(by, keys, max_groups)
+    if grouping is not None:
+        return release_groups(data, reading, grouping, request, chosen, SystemNoise())
+    chosen.check(request)
+    table = reading.user_table(data, records=request.neighbors.counts_are_public)
     return release_table(table, request, chosen, SystemNoise())
+
+
+@overload
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: None = None,
+    keys: None = None,
+    max_groups: int = 1,
+    neighbors: str | Neighbors = "add-remove",
+    record_cap: int | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Release: ...
+
+
+@overload
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: str | Sequence[str],
+    keys: Any = None,
+    max_groups: int = 1,
+    neighbors: str | Neighbors = "add-remove",
+    record_cap: int | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> ReleaseTable: ...
+
+
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int = 1,
+    neighbors: str | Neighbors = "add-remove",
+    record_cap: int | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Release | ReleaseTable:
+    """Release how many users there are, or how many records, with differential privacy for whole users.
+
+    Args:
+        data: as for `mean`.
+        user: the column or columns that identify a user.
+        epsilon, delta: the privacy budget of this release; delta is needed only to choose groups privately.
+        of: "users", or "records": each user counts for at most `record_cap` of them.
+        value: count only users and records that have a usable value in these columns.
+        by, keys, max_groups: one count a group, as for `mean`.
+        neighbors: which change of the data is hidden. Under "replace-user" the number of users, groups apart, is public
+            and given as it is.
+        record_cap: the most records a user counts for; found privately where it is not given.
+        memory_limit, threads, progress: as for `mean`.
+
+    Returns:
+        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
+
+    Raises:
+        InputError, NotReleased: as for `mean`.
+
+    >>> import pyarrow as pa
+    >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
+    >>> count(trips, user="rider", epsilon=100).value
+    3.0
+    >>> count(trips, user="rider", of="records", record_cap=5, epsilon=1000).value
+    4.0
+    """
+    if of not in ("users", "records"):
+        raise InputError(f"of must be 'users' or 'records', not {of!r}")
+    if of == "users" and record_cap is not None:
+        raise InputError("record_cap is for of='records'; every user counts once, so leave it out")
+    per = "user" if of == "users" else "record"
+    request = Request.checked((of,), epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    known = Known.given(record_cap=record_cap)
+    chosen: Mechanism = Count(record_cap=known.record_cap, usable=value is not None)
+    if of == "records" and record_cap is None:
+        chosen = TunedCount()
+    reading = Reading(
+        user=column_names(user, "user"),
+        value=() if value is None else tuple(column_names(value, "value")),
+        memory_limit=memory_limit,
+        threads=threads,
+        progress=progress,
+    )
+    grouping = Grouping.asked(by, keys, max_groups)
+    if grouping is not None:
+        return release_groups(data, reading, grouping, request, chosen, SystemNoise(), statistic="count")
+    chosen.check(request)
+    table = reading.user_table(data, records=request.neighbors.counts_are_public)
+    return release_table(table, request, chosen, SystemNoise(), statistic="count")
 
 
 def mean_of_user_means(
@@ -152,26 +334,3 @@ def mean_of_user_means(
     request = Request.checked(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
     return release_table(table, request, chosen, SystemNoise())
-
-
-def release_table(table: UserTable, request: Request, mechanism: Mechanism, noise: NoiseSource) -> Release:
-    """The release path proper: public decisions, then the private run, then what may be published."""
-    facts = PublicFacts.of(table, request.neighbors)
-    if facts.n_users == 0:
-        raise InputError("there are no users: no record has a value in the user column; check its name")
-    outcome = mechanism.prepare(request, facts).run(table, noise)
-    parameters = dict(outcome.parameters)
-    if not noise.secure:
-        parameters["insecure_noise"] = True
-    return Release(
-        values=outcome.values,
-        columns=request.columns,
-        epsilon=request.epsilon,
-        delta=request.delta,
-        neighbors=request.neighbors,
-        mechanism=outcome.mechanism or mechanism.name,
-        per=request.per,
-        n_users=facts.n_users,
-        parameters=parameters,
-        interval_rule=outcome.interval_rule,
-    )

@@ -56,3 +56,18 @@ class Neighbors(Enum):
             ),
             Neighbors.ADD_REMOVE: "any one user is added or removed, with all its records",
         }[self]
+
+    @property
+    def grouped_promise(self) -> str:
+        """The same for a table of groups, where a user's groups are hidden with its records."""
+        return {
+            Neighbors.REPLACE_USER: (
+                "all records of any one user are replaced by any others, their number and their groups included "
+                "(how many users there are in all is public)"
+            ),
+            Neighbors.REPLACE_VALUES: (
+                "all values of any one user and the groups they are in are replaced by any others "
+                "(how many users there are in all and how many records each has is public)"
+            ),
+            Neighbors.ADD_REMOVE: "any one user is added or removed, with all its records in all groups",
+        }[self]

@@ -35,6 +35,25 @@ class IntervalRule(Protocol):
     def at(self, level: float) -> Interval: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Denominator:
+    """What a mean was divided by, as far as it was measured: users, or records up to the cap of each.
+
+    Attributes:
+        value: the measured number; never below zero.
+        low, high: an interval for it at the usual level of 95%, which covers noise.
+        exact: whether it is public and needed no measuring.
+    """
+
+    value: float
+    low: float
+    high: float
+    exact: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Release:
     """A private mean, with the promise it was made under.
@@ -50,6 +69,10 @@ class Release:
         per: "record" (mean over records) or "user" (mean of user means).
         n_users: the number of users where it is public, else None.
         parameters: public and privately chosen parameters of the mechanism.
+        statistic: "mean" or "count".
+        denominator: how many users or capped records the mean was divided by, where the mechanism measured that
+            beside the sums (`clipped` and `tuned` do, at no further cost).
+        group: the group it is the mean of, column by column; None outside a `ReleaseTable`.
     """
 
     values: tuple[float, ...]
@@ -62,6 +85,9 @@ class Release:
     n_users: int | None
     parameters: Mapping[str, Any]
     interval_rule: IntervalRule | None = field(default=None, compare=False)
+    statistic: str = "mean"
+    denominator: Denominator | None = None
+    group: Mapping[str, Any] | None = None
 
     @property
     def value(self) -> float | list[float]:
@@ -87,14 +113,17 @@ class Release:
         return None if self.interval_rule is None else self.interval_rule.at(level)
 
     @property
+    def total(self) -> float | list[float] | None:
+        """The sum of all (clamped) values: the mean times its denominator; None where that was not measured."""
+        if self.denominator is None:
+            return None
+        return _unpack(tuple(value * self.denominator.value for value in self.values))
+
+    @property
     def promise(self) -> str:
         """The guarantee in one sentence."""
-        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon <= 20 else f"e^{_number(self.epsilon)}"
-        failure = f", and {_number(self.delta)} in probability," if self.delta > 0 else ""
-        return (
-            f"every possible outcome stays as likely, up to a factor of {factor}{failure} "
-            f"when {self.neighbors.promise}."
-        )
+        grouped = self.group is not None
+        return promise(self.epsilon, self.delta, self.neighbors, grouped=grouped)
 
     def to_dict(self) -> dict[str, Any]:
         """The release as plain data, stable across versions."""
@@ -106,7 +135,9 @@ class Release:
             "covers": details.covers,
         }
         return {
+            **group_fields(self.group),
             "released": True,
+            "statistic": self.statistic,
             "value": self.value,
             "columns": list(self.columns),
             "epsilon": self.epsilon,
@@ -116,6 +147,7 @@ class Release:
             "per": self.per,
             "n_users": self.n_users,
             "interval": interval,
+            "denominator": self.denominator and self.denominator.to_dict(),
             "parameters": dict(self.parameters),
             "promise": self.promise,
         }
@@ -128,14 +160,13 @@ class Release:
 
         Of many columns only the first are shown, so that a release stays one screen.
         """
-        of = "mean over records" if self.per == "record" else "mean of user means"
         details = self.interval_details()
         lines: list[tuple[str, str]] = []
         shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
         for position, (column, value) in enumerate(shown):
             ends = () if details is None else (details.low[position], details.high[position])
-            shown_value, *shown_ends = _alike(value, *ends)
-            lines.append((f"{_printable(column)}, {of}", shown_value))
+            shown_value, *shown_ends = alike(value, *ends)
+            lines.append((f"{printable(column)}, {what_is_released(self.statistic, self.per)}", shown_value))
             if details is not None:
                 lines.append((f"{details.level:.0%} interval", " to ".join(shown_ends)))
         if len(self.columns) > SHOWN:
@@ -144,15 +175,17 @@ class Release:
             )
         if details is not None:
             lines.append(("interval covers", details.covers))
-        budget = f"epsilon = {_number(self.epsilon)}" + (
-            f", delta = {_number(self.delta)}" if self.delta > 0 else ""
+        if self.denominator is not None and not self.denominator.exact:
+            lines.append((f"{self.per}s behind it", _measured(self.denominator)))
+        budget = f"epsilon = {number(self.epsilon)}" + (
+            f", delta = {number(self.delta)}" if self.delta > 0 else ""
         )
         lines.append(("privacy", f"{budget}, {self.neighbors.value}"))
         lines.append(("promise", self.promise))
         lines.append(("mechanism", self.mechanism))
         if self.n_users is not None:
             lines.append(("users (public)", f"{self.n_users:,}"))
-        lines.extend((name.replace("_", " "), _readable(given)) for name, given in self.parameters.items())
+        lines.extend((name.replace("_", " "), readable(given)) for name, given in self.parameters.items())
         return lines
 
     def __repr__(self) -> str:
@@ -171,14 +204,65 @@ class Release:
         cells = "".join(
             f'<tr><th style="{cell};font-weight:normal;opacity:0.7">{html.escape(label)}</th>'
             f'<td style="{cell};max-width:46em;white-space:normal'
-            f'{";font-weight:bold" if number < released else ""}">{html.escape(text)}</td></tr>'
-            for number, (label, text) in enumerate(self.rows())
+            f'{";font-weight:bold" if place < released else ""}">{html.escape(text)}</td></tr>'
+            for place, (label, text) in enumerate(self.rows())
         )
-        title = '<caption style="text-align:left;font-weight:bold;padding-bottom:4px">Private mean</caption>'
+        caption = "text-align:left;font-weight:bold;padding-bottom:4px"
+        title = f'<caption style="{caption}">Private {self.statistic}</caption>'
         return f'<table style="border-collapse:collapse">{title}{cells}</table>'
 
 
-def _printable(name: str) -> str:
+RESERVED = frozenset(
+    {
+        "released",
+        "reason",
+        "statistic",
+        "value",
+        "columns",
+        "epsilon",
+        "delta",
+        "neighbors",
+        "mechanism",
+        "per",
+    }
+    | {"n_users", "interval", "denominator", "parameters", "promise", "group", "spent"}
+)
+"""Fields of a release, which a group column of the same name must not overwrite."""
+
+
+def group_fields(group: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The columns of a group beside the other fields, and once more under "group", where no name can collide."""
+    if group is None:
+        return {}
+    keys = {name: plain_key(key) for name, key in group.items()}
+    return {**{name: key for name, key in keys.items() if name not in RESERVED}, "group": keys}
+
+
+def plain_key(key: Any) -> Any:
+    """A key as JSON has it: whole numbers, text and flags as they are, dates and the like as text."""
+    return key if isinstance(key, str | int | bool) else str(key)
+
+
+def promise(epsilon: float, delta: float, neighbors: Neighbors, *, grouped: bool = False) -> str:
+    """The guarantee in one sentence."""
+    factor = f"{math.exp(epsilon):.3g}" if epsilon <= 20 else f"e^{number(epsilon)}"
+    failure = f", and {number(delta)} in probability," if delta > 0 else ""
+    change = neighbors.grouped_promise if grouped else neighbors.promise
+    return f"every possible outcome stays as likely, up to a factor of {factor}{failure} when {change}."
+
+
+def what_is_released(statistic: str, per: str) -> str:
+    if statistic == "count":
+        return "counted" if per == "user" else "counted up to the cap"
+    return "mean over records" if per == "record" else "mean of user means"
+
+
+def _measured(denominator: Denominator) -> str:
+    value, low, high = (f"{one:,.0f}" for one in (denominator.value, denominator.low, denominator.high))
+    return f"{value} ({low} to {high})"
+
+
+def printable(name: str) -> str:
     """A column name without line breaks and control codes, which a terminal would obey."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
 
@@ -187,7 +271,7 @@ def _unpack(numbers: tuple[float, ...]) -> float | list[float]:
     return numbers[0] if len(numbers) == 1 else list(numbers)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Six significant digits, without an exponent where people write none."""
     magnitude = abs(value)
     if magnitude == 0 or 1e-4 <= magnitude < 1e6:
@@ -195,21 +279,21 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
 
 
-def _alike(value: float, *ends: float) -> list[str]:
+def alike(value: float, *ends: float) -> list[str]:
     """A value and the ends of its interval, with digits enough to tell these apart."""
-    plain = [_number(value), *map(_number, ends)]
+    plain = [number(value), *map(number, ends)]
     if not ends or not 0.0 < (width := ends[1] - ends[0]) < 1e-3 * abs(value) or abs(value) >= 1e15:
         return plain
     decimals = max(2 - math.floor(math.log10(width)), 0)
     return [f"{one:,.{decimals}f}" for one in (value, *ends)] if decimals <= 12 else plain
 
 
-def _readable(given: Any) -> str:
+def readable(given: Any) -> str:
     if isinstance(given, float):
-        return _number(given)
+        return number(given)
     if isinstance(given, int) and not isinstance(given, bool):
         return f"{given:,}"
     if isinstance(given, list | tuple):
         more = [f"... ({len(given):,} in all)"] if len(given) > SHOWN else []
-        return ", ".join([*map(_readable, given[:SHOWN]), *more])
+        return ", ".join([*map(readable, given[:SHOWN]), *more])
     return str(given)

@@ -102,6 +102,17 @@ class UserTable:
         means[self.counts == 0] = math.nan
         return means[:, 0] if means.shape[1] == 1 else means
 
+    def taken(self, positions: IntArray) -> UserTable:
+        """The table of some of the users, or of entries -1, which stand for users without a usable record."""
+        absent = positions < 0
+        counts = np.where(absent, 0, self.counts[positions])
+        return UserTable(
+            columns=self.columns,
+            sums=tuple(sums.taken(positions) for sums in self.sums),
+            counts=counts,
+            records=np.where(absent, 0, self.records[positions]),
+        )
+
     def __repr__(self) -> str:
         hidden = len(self.columns) - _NAMES_SHOWN
         more = f" and {hidden:,} more" if hidden > 0 else ""

@@ -64,6 +64,15 @@ class ExactIntegers:
         small[wide] = 0
         return cls(small, large)
 
+    def taken(self, positions: IntArray) -> ExactIntegers:
+        """Some of them; position -1 stands for zero."""
+        small = np.where(positions < 0, 0, self.small[positions] if len(self.small) else 0)
+        large = {}
+        if self.large:
+            for place in np.flatnonzero(np.isin(positions, list(self.large))).tolist():
+                large[place] = self.large[int(positions[place])]
+        return ExactIntegers(small, large)
+
     def __len__(self) -> int:
         return len(self.small)
 
@@ -126,6 +135,11 @@ class ExactSums:
             whole[position], rest[position] = 0, lower
             large[position] = upper
         return cls(encoding=BINARY, high=ExactIntegers(whole, large), low=ExactIntegers(rest, {}))
+
+    def taken(self, positions: IntArray) -> ExactSums:
+        """The sums of some users; position -1 stands for a sum of zero."""
+        high = None if self.high is None else self.high.taken(positions)
+        return ExactSums(encoding=self.encoding, low=self.low.taken(positions), high=high)
 
     def __len__(self) -> int:
         return len(self.low)

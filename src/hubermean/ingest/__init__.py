@@ -1,6 +1,9 @@
-"""Rows in, a `UserTable` out: files, SQL and data frames, grouped by user in exact integers."""
+"""Rows in, a `UserTable` or a `GroupTable` out: files, SQL and data frames, grouped in exact integers."""
 
+from hubermean.ingest.groups import group_table
+from hubermean.ingest.keys import listed_keys
 from hubermean.ingest.query import SqlQuery, sql
 from hubermean.ingest.read import column_names, user_table
+from hubermean.ingest.reading import Reading
 
-__all__ = ["SqlQuery", "column_names", "sql", "user_table"]
+__all__ = ["Reading", "SqlQuery", "column_names", "group_table", "listed_keys", "sql", "user_table"]

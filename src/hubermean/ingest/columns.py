@@ -23,6 +23,8 @@ _KEYS = (
     | {"varchar", "uuid", "blob", "boolean", "decimal", "enum", "date", "time", "timestamp", "timestamp_s"}
     | {"timestamp_ms", "timestamp_ns", "timestamp with time zone", "bit"}
 )
+# No floats, whose equal values can look different, and no points in time, which hardly two records share.
+_GROUPS = _INTEGERS | _WIDE_INTEGERS | {"varchar", "uuid", "boolean", "decimal", "enum", "date"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,14 @@ class Schema:
             )
         # Data frames write a missing integer id as NaN; why not isnan, `_in_range` says.
         return f"(isfinite({column}) OR isinf({column}))" if kind in _FLOATS else f"{column} IS NOT NULL"
+
+    def group(self, name: str) -> None:
+        """Refuse a column that cannot tell groups apart."""
+        if self.require(name).id not in _GROUPS:
+            raise InputError(
+                f"column {name!r} has type {_readable(self.types[name])} and cannot name groups; "
+                "use a column of integers, text, booleans or dates"
+            )
 
     def value(self, name: str, *, resolution: Fraction | None, clamp_infinities: bool) -> ValueColumn:
         """How to read a value column, decided by its declared type."""

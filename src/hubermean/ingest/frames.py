@@ -38,14 +38,16 @@ def is_duckdb_relation(data: Any) -> bool:
     return duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation)
 
 
-def arrow_source(data: Any, users: Sequence[str], values: Sequence[str]) -> ArrowSource:
-    """The user and value columns of a pandas, Polars or PyArrow object."""
+def arrow_source(
+    data: Any, users: Sequence[str], values: Sequence[str], groups: Sequence[str] = ()
+) -> ArrowSource:
+    """The user, value and group columns of a pandas, Polars or PyArrow object."""
     import narwhals.dependencies as known
 
-    names = [*users, *values]
+    names = [*users, *values, *groups]
     if known.is_pandas_dataframe(data):
         _require(names, list(data.columns))
-        return _plain(_from_pandas(data, users, values), values)
+        return _plain(_from_pandas(data, users, values, groups), values)
     if known.is_polars_lazyframe(data):
         _require(names, data.collect_schema().names())
         data = data.select(names).collect()
@@ -66,7 +68,7 @@ def _require(names: Sequence[str], existing: Sequence[Any]) -> None:
             raise InputError(f"there are several columns {name!r}; give each column its own name")
 
 
-def _from_pandas(data: Any, users: Sequence[str], values: Sequence[str]) -> pa.Table:
+def _from_pandas(data: Any, users: Sequence[str], values: Sequence[str], groups: Sequence[str]) -> pa.Table:
     import pandas as pd
     import pyarrow as pa
 
@@ -92,7 +94,21 @@ def _from_pandas(data: Any, users: Sequence[str], values: Sequence[str]) -> pa.T
             columns[name] = pa.array(series.to_numpy(dtype=np.float64))
         else:
             columns[name] = pa.array(series)
+    for name in groups:
+        columns[name] = _group_keys(data[name])
     return pa.table(columns)
+
+
+def _group_keys(series: Any) -> pa.Array:
+    """A group column with a declared type; of objects only text is taken, each judged as it is."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.astype(series.cat.categories.dtype)
+    if series.dtype == object or getattr(series.dtype, "storage", "") == "python":
+        return pa.array([key if isinstance(key, str) else None for key in series], type=pa.string())
+    return pa.array(series)
 
 
 def _equal_keys(keys: Iterable[Any]) -> NDArray[np.int64]:

@@ -32,14 +32,31 @@ def grouping_query(
     the table. The engine adds 128-bit integers and fails when a sum overflows, which takes millions of huge
     records of one user; `split` adds up two smaller parts of each instead, slower and without that limit.
     """
-    keys = [f"user_{number}" for number in range(len(users))]
+    selected, keys = renamed(users, "user")
     names = [f"value_{number}" for number in range(len(values))]
-    selected = [f"{identifier(user)} AS {key}" for user, key in zip(users, keys, strict=True)]
     selected += [f"{value.integer} AS {name}" for value, name in zip(values, names, strict=True)]
+    wanted = aggregates(values, split=split) + (["count(*) AS records"] if records else [])
+    return (
+        f"SELECT {', '.join(wanted)} FROM "
+        f"(SELECT {', '.join(selected)} FROM {source} WHERE {' AND '.join(has_user)}) GROUP BY {', '.join(keys)}"
+    )
+
+
+def renamed(columns: Sequence[str], what: str) -> tuple[list[str], list[str]]:
+    """Selected columns under plain names, and these names."""
+    names = [f"{what}_{number}" for number in range(len(columns))]
+    return [f"{identifier(column)} AS {name}" for column, name in zip(columns, names, strict=True)], names
+
+
+def aggregates(values: Sequence[ValueColumn], *, split: bool) -> list[str]:
+    """The number of usable records, and their sums, of columns `value_0`, `value_1`, ..."""
+    names = [f"value_{number}" for number in range(len(values))]
+    if not names:  # nothing to average: every record counts
+        return ["count(*) AS usable"]
     usable = " AND ".join(f"{name} IS NOT NULL" for name in names)
     # With one column a sum passes over unusable records by itself.
     only = f" FILTER ({usable})" if len(values) > 1 else ""
-    wanted = [f"count({names[0]}){only} AS usable"] + (["count(*) AS records"] if records else [])
+    wanted = [f"count({names[0]}){only} AS usable"]
     for value, name in zip(values, names, strict=True):
         radix = value.encoding.radix
         if split and radix > 1:
@@ -49,10 +66,7 @@ def grouping_query(
             ]
         else:
             wanted.append(f"sum({name}){only} AS {name}")
-    return (
-        f"SELECT {', '.join(wanted)} FROM "
-        f"(SELECT {', '.join(selected)} FROM {source} WHERE {' AND '.join(has_user)}) GROUP BY {', '.join(keys)}"
-    )
+    return wanted
 
 
 def read_user_table(table: pa.Table, values: Sequence[ValueColumn]) -> UserTable:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
-from hubermean.ingest.columns import Schema
+from hubermean.ingest.columns import Schema, ValueColumn
 from hubermean.ingest.files import FileSet, identifier, literal
 from hubermean.ingest.frames import arrow_source, is_duckdb_relation
 from hubermean.ingest.grouping import grouping_query, read_user_table
@@ -22,16 +22,16 @@ from hubermean.user_table import UserTable
 if TYPE_CHECKING:
     import duckdb
 
-_UNREADABLE = (
-    "the data could not be read to the end; check that the file or query is complete and well formed"
-)
+T = TypeVar("T")
+UNREADABLE = "the data could not be read to the end; check that the file or query is complete and well formed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """Something the engine can select from; `once` if it cannot be read again.
 
-    `relation` is None where `connection` knows it by `name`.
+    `relation` is None where `connection` knows it by `name`. `byte_text`: text holds a letter for every byte of the
+    file (latin-1), whatever its encoding.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Source:
     connection: duckdb.DuckDBPyConnection | None
     relation: duckdb.DuckDBPyRelation | None = None
     once: bool = False
+    byte_text: bool = False
 
     def run(self, query: str) -> duckdb.DuckDBPyRelation:
         if self.relation is not None:
@@ -57,7 +58,7 @@ def user_table(
     data: Any,
     *,
     user: str | Sequence[str],
-    value: str | Sequence[str],
+    value: str | Sequence[str] | None,
     resolution: float | Decimal | Fraction | None = None,
     non_finite: str = "drop",
     memory_limit: str | None = None,
@@ -71,7 +72,7 @@ def user_table(
         data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow
             or DuckDB frame.
         user: the column or columns that identify a user.
-        value: the column or columns to sum.
+        value: the column or columns to sum; None counts records alone.
         resolution: values are rounded to whole multiples of this public step, which is faster than the two
             parts of floating-point columns.
         non_finite: "drop" leaves infinite values out; "clamp" moves them to the largest value representable.
@@ -86,17 +87,11 @@ def user_table(
     - each record is judged by itself: its values and the declared types of its columns, nothing else;
     - no user id is kept, and no error message quotes data.
     """
-    users, values = column_names(user, "user"), column_names(value, "value")
-    if overlap := set(users) & set(values):
-        raise InputError(f"column {sorted(overlap)[0]!r} is both user and value; name two different columns")
-    step = _resolution(resolution)
-    if non_finite not in ("drop", "clamp"):
-        raise InputError(f"non_finite must be 'drop' or 'clamp', not {non_finite!r}")
+    users, values = column_names(user, "user"), [] if value is None else column_names(value, "value")
+    require_apart(user=users, value=values)
+    rule = ValueRule.checked(resolution, non_finite)
     with open_source(data, users, values, memory_limit=memory_limit, threads=threads) as source:
-        readers = [
-            source.schema.value(name, resolution=step, clamp_infinities=non_finite == "clamp")
-            for name in values
-        ]
+        readers = rule.readers(source.schema, values)
         has_user = [source.schema.key(name) for name in users]
 
         def grouped(split: bool) -> UserTable:
@@ -105,10 +100,10 @@ def user_table(
             )
             return read_user_table(fetch(source.run(query), source.connection, progress=progress), readers)
 
-        return quietly(lambda: _with_room(grouped, once=source.once), _UNREADABLE)
+        return quietly(lambda: with_room(grouped, once=source.once), UNREADABLE)
 
 
-def _with_room(grouped: Callable[[bool], UserTable], *, once: bool) -> UserTable:
+def with_room(grouped: Callable[[bool], T], *, once: bool) -> T:
     """Group in one 128-bit sum, or in two parts where that overflows; the integers are the same.
 
     What can be read only once is grouped in two parts at once.
@@ -133,6 +128,39 @@ def column_names(given: str | Sequence[str], what: str) -> list[str]:
     return names
 
 
+def require_apart(**roles: Sequence[str]) -> None:
+    """Refuse a column that plays two roles."""
+    seen: dict[str, str] = {}
+    for role, names in roles.items():
+        for name in names:
+            if name in seen:
+                raise InputError(
+                    f"column {name!r} is both {seen[name]} and {role}; name two different columns"
+                )
+            seen[name] = role
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueRule:
+    """How values are read: the public step they are rounded to, and whether infinite ones are clamped."""
+
+    step: Fraction | None
+    clamp_infinities: bool
+
+    @classmethod
+    def checked(cls, resolution: float | Decimal | Fraction | None, non_finite: str) -> ValueRule:
+        step = _resolution(resolution)
+        if non_finite not in ("drop", "clamp"):
+            raise InputError(f"non_finite must be 'drop' or 'clamp', not {non_finite!r}")
+        return cls(step=step, clamp_infinities=non_finite == "clamp")
+
+    def readers(self, schema: Schema, values: Sequence[str]) -> list[ValueColumn]:
+        return [
+            schema.value(name, resolution=self.step, clamp_infinities=self.clamp_infinities)
+            for name in values
+        ]
+
+
 def _resolution(given: float | Decimal | Fraction | None) -> Fraction | None:
     if given is None:
         return None
@@ -148,12 +176,18 @@ def _resolution(given: float | Decimal | Fraction | None) -> Fraction | None:
 
 @contextlib.contextmanager
 def open_source(
-    data: Any, users: Sequence[str], values: Sequence[str], *, memory_limit: str | None, threads: int | None
+    data: Any,
+    users: Sequence[str],
+    values: Sequence[str],
+    groups: Sequence[str] = (),
+    *,
+    memory_limit: str | None,
+    threads: int | None,
 ) -> Iterator[Source]:
     if isinstance(data, str | os.PathLike):
         files = FileSet.find(data)
         with open_session(files.paths, memory_limit=memory_limit, threads=threads) as connection:
-            yield _file_source(files, connection, [*users, *values])
+            yield _file_source(files, connection, [*users, *values, *groups])
     elif isinstance(data, SqlQuery):
         # Text files are loaded first and then shut out: a query that named their path would have the engine guess
         # their types from the content.
@@ -168,7 +202,7 @@ def open_source(
             )
         yield Source(name=f"hubermean_{id(data):x}", schema=_schema(data), connection=None, relation=data)
     else:
-        source = quietly(lambda: arrow_source(data, users, values), _UNREADABLE)
+        source = quietly(lambda: arrow_source(data, users, values, groups), UNREADABLE)
         with open_session((), memory_limit=memory_limit, threads=threads) as connection:
 
             def registered() -> duckdb.DuckDBPyRelation:
@@ -189,7 +223,10 @@ def _file_source(files: FileSet, connection: duckdb.DuckDBPyConnection, columns:
     if files.kind == "parquet" and len(files.paths) > 1:
         _require_one_type(files, connection, columns)
     return Source(
-        name=scan, schema=_schema(relation, text_values=files.kind != "parquet"), connection=connection
+        name=scan,
+        schema=_schema(relation, text_values=files.kind != "parquet"),
+        connection=connection,
+        byte_text=files.kind == "csv",
     )
 
 
@@ -217,7 +254,8 @@ def _query_source(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> Sour
         problem = "the query cannot be run; it may only read the files named in files="
     if problem:
         raise InputError(problem)
-    return Source(name="hubermean_query", schema=_schema(relation), connection=connection)
+    bytewise = bool(data.files) and all(files.kind == "csv" for _, files in data.files)
+    return Source(name="hubermean_query", schema=_schema(relation), connection=connection, byte_text=bytewise)
 
 
 def _require_one_type(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The law of a release given the data: three kinds, and three ways to put them together.
+"""The law of a release given the data: four kinds, and three ways to put them together.
 
 A mechanism turns a private table into a law and a draw into a release. The release path draws from the very object
 that `audit` compares between neighbours, so what is audited is what is released. A law depends on private data in
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
@@ -126,3 +126,22 @@ class Gate:
 
     def draw(self, noise: NoiseSource) -> Any:
         return self.inner.draw(noise) if noise.below(1 << self.bits) < self.passes else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Selection:
+    """Each key appears or does not, independently of the others; a draw is the sorted tuple of those that do.
+
+    A key appears with probability `chances[key]` / 2^`bits`, exactly; one without a chance never does.
+    """
+
+    chances: Mapping[Any, int] = field(repr=False)
+    bits: int
+
+    def draw(self, noise: NoiseSource) -> tuple[Any, ...]:
+        whole = 1 << self.bits
+        certain = (key for key, chance in self.chances.items() if chance == whole)
+        lucky = (
+            key for key, chance in self.chances.items() if 0 < chance < whole and noise.below(whole) < chance
+        )
+        return tuple(sorted([*certain, *lucky]))

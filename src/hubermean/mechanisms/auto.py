@@ -114,7 +114,7 @@ class Auto:
             raise refusals[0]
         return cls(candidates=tuple(made), tuned=tuned)
 
-    def _able(self, request: Request) -> Sequence[Mechanism]:
+    def able(self, request: Request) -> Sequence[Mechanism]:
         """The candidates that know all they need; `tuned` where none does, since it finds what is not known."""
         refusals = []
         able = []
@@ -133,10 +133,10 @@ class Auto:
 
     def check(self, request: Request) -> None:
         """Refuse what no candidate can do."""
-        self._able(request)
+        self.able(request)
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedAuto:
-        candidates = self._able(request)
+        candidates = self.able(request)
         if len(candidates) == 1:  # nothing to compare
             (only,) = candidates
             return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))

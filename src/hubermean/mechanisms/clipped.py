@@ -27,7 +27,7 @@ from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepar
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale, largest_rho
-from hubermean.release import Interval
+from hubermean.release import DEFAULT_LEVEL, Denominator, Interval
 from hubermean.user_table import IntArray, UserTable
 
 Floats = NDArray[np.float64]
@@ -279,6 +279,11 @@ class PreparedClipped(Prepared):
             for grid, moments, law in zip(self.grids, self.moments, self.laws, strict=True)
         )
 
+    def sum_noise(self) -> float:
+        """The standard deviation of the noise of the first column's sum of values, for means near the middle."""
+        grid, moments, law = self.grids[0], self.moments[0], self.laws[0]
+        return float(grid.spacing) * _noise_at(moments, law, 0.0)
+
     def statistic(self, table: UserTable, membership: Membership | None = None) -> list[list[int]]:
         """The integers that noise is added to: column by column and term by term, one per group or one in all."""
         sums: list[list[int]] = []
@@ -324,7 +329,10 @@ class PreparedClipped(Prepared):
         """From noisy sums to values and intervals."""
         found = self.found(draw)
         values = tuple(found.values()[0].tolist())
-        return Outcome(values=values, parameters=self.parameters(), interval_rule=found)
+        (denominator,) = found.denominators()
+        return Outcome(
+            values=values, parameters=self.parameters(), interval_rule=found, denominator=denominator
+        )
 
     def found(self, draw: Sequence[int], groups: int = 1) -> ClippedInterval:
         """What noisy sums, laid end to end, say of every group."""
@@ -371,6 +379,7 @@ class ClippedInterval:
     laws: tuple[NoiseLaw, ...]
     estimates: tuple[Estimates, ...]
     users: Floats | None
+    covers = NOISE_AND_SAMPLING
 
     def values(self) -> Floats:
         """Shape (groups, columns)."""
@@ -384,7 +393,7 @@ class ClippedInterval:
     def at(self, level: float) -> Interval:
         low, high = self.ends(level)
         return Interval(
-            level=level, low=tuple(low[0].tolist()), high=tuple(high[0].tolist()), covers=NOISE_AND_SAMPLING
+            level=level, low=tuple(low[0].tolist()), high=tuple(high[0].tolist()), covers=self.covers
         )
 
     def ends(self, level: float) -> tuple[Floats, Floats]:
@@ -398,13 +407,18 @@ class ClippedInterval:
             highs.append(grid.values(np.minimum(found.share + shift, 1.0)))
         return np.stack(lows, axis=1), np.stack(highs, axis=1)
 
-    def denominators(self) -> Floats:
-        """The total weight of every group, in records or users; may be negative where noise drowned it."""
-        return self.estimates[0].weight
-
-    def denominator_width(self, level: float) -> float:
-        """How far the noise of a denominator strays, except with probability 1 - level."""
-        law, moments = self.laws[0], self.estimates[0].moments
-        noise = np.array([moments.weight_stddev(law) ** 2])
-        width = half_widths(level, kind=law.kind, noise_variance=noise, sampling_variance=np.zeros(1))
-        return float(width[0])
+    def denominators(self, level: float = DEFAULT_LEVEL) -> list[Denominator]:
+        """The total weight of every group, in records or users."""
+        law, found = self.laws[0], self.estimates[0]
+        noise = np.array([found.moments.weight_stddev(law) ** 2])
+        nothing = np.zeros(1)
+        (width,) = half_widths(level, kind=law.kind, noise_variance=noise, sampling_variance=nothing).tolist()
+        return [
+            Denominator(
+                value=max(weight, 0.0),
+                low=max(weight - width, 0.0),
+                high=max(weight + width, 0.0),
+                exact=found.moments.basis == "public",
+            )
+            for weight in found.weight.tolist()
+        ]

@@ -21,7 +21,7 @@ from hubermean.errors import InputError, is_real
 from hubermean.laws import Law
 from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
-from hubermean.release import IntervalRule
+from hubermean.release import Denominator, IntervalRule
 from hubermean.user_table import IntArray, UserTable
 
 Per = Literal["record", "user"]
@@ -144,6 +144,7 @@ class Outcome:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     interval_rule: IntervalRule | None = None
     mechanism: str | None = None
+    denominator: Denominator | None = None
 
 
 class Prepared(ABC):

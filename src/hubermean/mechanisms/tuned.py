@@ -8,9 +8,9 @@ each side, follow from them; the rest of the budget pays for the clipped mean. P
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from hubermean.mechanisms.weights import check_cap
 from hubermean.privacy import float_down
 from hubermean.tuning import LARGEST_TUNED_CAP
 from hubermean.user_table import UserTable
+
+T = TypeVar("T")
 
 _NOTHING = Gate(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
 # Where the released mean lies so near an end of the bounds, the place was wrong or lies beyond the radius.
@@ -84,10 +86,14 @@ class Tuned:
                 "likeness is for per='record'; with per='user' every user counts once, so leave it out"
             )
 
-    def prepare(self, request: Request, facts: PublicFacts) -> PreparedTuned:
+    def prepare(self, request: Request, facts: PublicFacts, *, purse: Purse | None = None) -> PreparedTuned:
+        """As the protocol has it; `purse` is the currency to book in, for a caller that goes on from the steps."""
         self.check(request)
         known = KnownValues.checked(self, columns=len(request.columns))
-        planner = _cheaper(request, facts, known)
+        if purse is None:
+            planner = _cheaper(request, facts, known)
+        else:
+            planner = Planner(request=request, facts=facts, known=known, purse=purse)
         prepared = PreparedTuned(
             request=request, facts=facts, planner=planner, steps=tuple(steps_for(planner))
         )
@@ -161,12 +167,18 @@ class PreparedTuned(Prepared):
         return math.ceil(1.3 * self.planner.users_needed())
 
     def law(self, table: UserTable) -> Law:
-        return self._law_of(self.steps, table, self.planner.start)
+        return self.after_steps(table, lambda found: self.clipped(found).law(table))
 
-    def _law_of(self, steps: Sequence[Step], table: UserTable, found: Found) -> Law:
+    def after_steps(self, table: UserTable, last: Callable[[Found], Law]) -> Law:
+        """The steps on a table, then the law that what they find leads to."""
+        return self._law_of(self.steps, table, self.planner.start, last)
+
+    def _law_of(
+        self, steps: Sequence[Step], table: UserTable, found: Found, last: Callable[[Found], Law]
+    ) -> Law:
         if not steps:
             try:
-                return self.clipped(found).law(table)
+                return last(found)
             except (InputError, UnfitError):
                 return _NOTHING
         step, later = steps[0], steps[1:]
@@ -180,7 +192,7 @@ class PreparedTuned(Prepared):
                 learned = step.learn(found, draw)
             except (InputError, UnfitError):
                 return _NOTHING
-            return self._law_of(later, table, learned)
+            return self._law_of(later, table, learned, last)
 
         return Staged(first=step.law(table, found), then=then)
 
@@ -194,17 +206,25 @@ class PreparedTuned(Prepared):
             request = replace(request, epsilon=rest)
         return self.planner.clipped(found).prepare(request, self.facts)
 
-    def outcome(self, draw: Any) -> Outcome:
+    def learned(self, draw: Any, last: Callable[[Found], T]) -> tuple[Found, T, Any]:
+        """What the steps found, what that leads to, and the rest of the draw.
+
+        Raises:
+            NotReleased: it leads nowhere.
+        """
         found = self.planner.start
         try:
             for step in self.steps:
                 step.ready(found)
                 first, draw = draw
                 found = step.learn(found, first)
-            made = self.clipped(found)
+            return found, last(found), draw
         except (InputError, UnfitError) as reason:
             told = "give bounds=, for a flag (0, 1)" if str(reason) == TIES else self.planner.help
             raise self._refusal(str(reason), told) from None
+
+    def outcome(self, draw: Any) -> Outcome:
+        found, made, draw = self.learned(draw, self.clipped)
         outcome = made.outcome(draw)
         if self.planner.seeks_place and (np.abs(made.found(draw).shares()) > _AT_THE_END).any():
             beyond = "the mean was not found, it may lie further from 0 than radius"

@@ -184,9 +184,9 @@ class Planner:
             ).epsilon
         )
         noise = self._noise(float(rest))
-        noise_share = _NOISE_SHARE * (max(weight, 1.0) / 1000.0) ** -_NOISE_DECAY
-        deviations = min(max(math.sqrt(noise_share * weight) / noise, _NARROWEST), _WIDEST)
-        return Division(own=own, spread=spread, noise=noise / weight, deviations=deviations)
+        return Division(
+            own=own, spread=spread, noise=noise / weight, deviations=fitting_deviations(weight, noise)
+        )
 
     def _expected_radius(self) -> tuple[float, int]:
         """(radius, length of a window): in steps from one window to the next, as far as they are known."""
@@ -366,6 +366,15 @@ class Planner:
                 shares=(LARGEST_SHARE,) * self.columns,
                 places=(0.0,) * self.columns,
             )
+
+
+def fitting_deviations(weight: float, noise: float) -> float:
+    """How many standard deviations from the place bounds should lie.
+
+    `noise` is the standard deviation of the noise of a sum for bounds at 1 and -1; weights in units of the heaviest.
+    """
+    noise_share = _NOISE_SHARE * (max(weight, 1.0) / 1000.0) ** -_NOISE_DECAY
+    return min(max(math.sqrt(noise_share * max(weight, 1.0)) / noise, _NARROWEST), _WIDEST)
 
 
 def _normal_quantile(share: float) -> float:

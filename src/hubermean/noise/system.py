@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 from hubermean.noise.selection import IntArray, exponential_choice, uniform_below
 
 LARGEST_SCALE = 2.0**50
 """OpenDP returns noise in 64 bits and saturates; at this scale a draw saturates with probability e^-8192."""
+
+_MOST_WORKERS = 8
+_DRAWS_PER_WORKER = 2_000
 
 
 class SystemNoise:
@@ -44,8 +48,18 @@ class SystemNoise:
 
         mod.enable_features("contrib")
         integers = domains.vector_domain(domains.atom_domain(T="i64"))
-        measurement = getattr(measurements, constructor)(
-            integers, getattr(metrics, metric)(T=distance), scale
-        )
-        draws: list[int] = measurement([0] * size)
-        return draws
+
+        def some(number: int) -> list[int]:
+            measurement = getattr(measurements, constructor)(
+                integers, getattr(metrics, metric)(T=distance), scale
+            )
+            draws: list[int] = measurement([0] * number)
+            return draws
+
+        workers = min(os.cpu_count() or 1, _MOST_WORKERS, size // _DRAWS_PER_WORKER)
+        if workers <= 1:
+            return some(size)
+        # The sampler works outside of Python, so that several can do so at once.
+        shares = [size // workers + (number < size % workers) for number in range(workers)]
+        with ThreadPoolExecutor(workers) as pool:
+            return [draw for draws in pool.map(some, shares) for draw in draws]

@@ -1,0 +1,96 @@
+"""How the budget of a grouped release is divided.
+
+A user counts in at most `max_groups` groups. Adding or removing it changes that many groups by one user each; replacing
+it may take it out of that many and put it into as many others, or change what it holds where it stays, which is no more
+than out and in again: twice as many changes. Every group is therefore protected as under `add-remove`, its number of
+users included, and the budget pays for all changes that one user can make. Proof: proofs/groups.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from hubermean.errors import InputError
+from hubermean.groups.selection import KeySelection
+from hubermean.mechanisms import Request
+from hubermean.privacy import float_down
+from hubermean.relations import Neighbors
+
+MOST_GROUPS = 10_000
+_KEYS_PART = Fraction(1, 5)  # of epsilon: what private keys cost
+_ROUNDING = 1.0 - 2.0**-40  # more than the rounding of a handful of float operations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """What the parts of a grouped release may spend, from public numbers alone.
+
+    Attributes:
+        changes: how many times one user can be added to or removed from a group.
+        selection: which groups appear, where that is private, for every change at a price of its own.
+        means: what the means of all groups may spend together; groups are protected as under `add-remove`.
+        tuning: what tuning on one group of each user may spend, in the relation that was asked for: all that the means
+            may, of which it takes its part first.
+    """
+
+    changes: int
+    selection: KeySelection | None
+    means: Request
+    tuning: Request
+
+    @classmethod
+    def of(cls, request: Request, *, max_groups: int, public_keys: bool) -> Division:
+        twice = request.neighbors is not Neighbors.ADD_REMOVE
+        changes = max_groups * (2 if twice else 1)
+        selection, epsilon, delta = None, request.epsilon, request.delta
+        if not public_keys:
+            if request.delta == 0.0:
+                raise InputError(
+                    "to choose groups privately takes delta > 0; give delta=, or keys= if the groups are public"
+                )
+            own = Fraction(request.epsilon) * _KEYS_PART
+            selection = KeySelection(epsilon=own / changes, delta=Fraction(request.delta) / (2 * changes))
+            epsilon, delta = float_down(Fraction(request.epsilon) - own), request.delta / 2.0
+        # Which groups a user is in is hidden, so its number of records in each is too.
+        within = Neighbors.REPLACE_USER if twice else Neighbors.ADD_REMOVE
+        return cls(
+            changes=changes,
+            selection=selection,
+            means=replace(request, epsilon=epsilon, delta=delta, neighbors=Neighbors.ADD_REMOVE),
+            tuning=replace(request, epsilon=epsilon, delta=delta, neighbors=within),
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """For the release."""
+        if self.selection is None:
+            return {}
+        return {
+            "epsilon_of_keys": float(self.selection.epsilon * self.changes),
+            "delta_of_keys": float(self.selection.delta * self.changes),
+            "users_for_a_group": self.selection.usual_users,
+        }
+
+    def one_group(self) -> Request:
+        """What a mechanism that works on one group at a time may spend on each, for one user added or removed.
+
+        The losses of all groups that one user touches add up. Where it may also be replaced within a group, that is two
+        changes of one group, for which delta counts (1 + e^epsilon) times (proofs/groups.md, Lemma 3).
+        """
+        if self.changes == 1:
+            return self.means
+        epsilon = float_down(Fraction(self.means.epsilon) / self.changes)
+        times = float(self.changes)
+        if self.tuning.neighbors is Neighbors.REPLACE_USER:
+            times *= (1.0 + math.exp(min(epsilon, 700.0))) / 2.0
+        delta = self.means.delta / times * _ROUNDING
+        return replace(self.means, epsilon=epsilon, delta=delta if delta >= 1e-100 else 0.0)
+
+
+def check_max_groups(max_groups: int) -> int:
+    whole = isinstance(max_groups, int) and not isinstance(max_groups, bool)
+    if not whole or not 1 <= max_groups <= MOST_GROUPS:
+        raise InputError(f"max_groups must be a whole number from 1 to {MOST_GROUPS:,}, not {max_groups!r}")
+    return max_groups

@@ -1,0 +1,118 @@
+"""`group_table`: any supported data, grouped by user and by the groups that means are wanted for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hubermean.exact.adding import Membership
+from hubermean.group_table import GroupTable, Key
+from hubermean.ingest.group_query import GroupQuery
+from hubermean.ingest.grouping import read_user_table
+from hubermean.ingest.keys import checked_keys, decoded, keys_query
+from hubermean.ingest.read import UNREADABLE, Source, ValueRule, open_source, require_apart, with_room
+from hubermean.ingest.session import fetch, quietly
+from hubermean.user_table import IntArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def group_table(
+    data: Any,
+    *,
+    user: Sequence[str],
+    value: Sequence[str],
+    by: Sequence[str],
+    keys: Sequence[Key] | None,
+    max_groups: int,
+    pooled: bool,
+    resolution: float | Decimal | Fraction | None = None,
+    non_finite: str = "drop",
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> GroupTable:
+    """Group `data` by user and group in exact integers, in one pass, with each user in at most `max_groups` groups.
+
+    A record without a group, or in a group that is not among the public `keys`, counts in none. `pooled` asks for a
+    table of one group of each user as well. The other arguments are those of `user_table`.
+
+    Formal guarantees: those of `user_table`; and which groups a user counts in follows from that user's records alone.
+    """
+    require_apart(user=user, value=value, by=by)
+    rule = ValueRule.checked(resolution, non_finite)
+    with open_source(data, user, value, by, memory_limit=memory_limit, threads=threads) as source:
+        readers = rule.readers(source.schema, value)
+        for name in by:
+            source.schema.group(name)
+        typed = None if keys is None else checked_keys(keys, by, source)
+        query = GroupQuery(
+            source=source.name,
+            users=user,
+            has_user=[source.schema.key(name) for name in user],
+            groups=by,
+            values=readers,
+            keys=None if keys is None else keys_query(keys, by, source),
+            max_groups=None if keys is not None and len(keys) <= max_groups else max_groups,
+            pooled=pooled,
+        )
+
+        def grouped(split: bool) -> GroupTable:
+            def run(quick: bool) -> pa.Table:
+                text = query.text(split=split, quick=quick)
+                return fetch(source.run(text), source.connection, progress=progress)
+
+            table = run(quick=not source.once)
+            if "several" in table.column_names and not _fits(table):
+                table = run(quick=False)
+            pool = None
+            if pooled:
+                n_users = table.column("n_users")[0].as_py()
+                table = table.filter(table.column("usable").is_valid())
+                pool = n_users, np.flatnonzero(table.column("first").to_numpy())
+            codes, found = _codes(table, by, typed, source)
+            members = read_user_table(table, readers)
+            return GroupTable(
+                by=tuple(by),
+                keys=tuple(found),
+                members=members,
+                membership=Membership(groups=codes, size=len(found)),
+                pool=None if pool is None else members.taken(_padded(*pool)),
+            )
+
+        return quietly(lambda: with_room(grouped, once=source.once), UNREADABLE)
+
+
+def _fits(table: pa.Table) -> bool:
+    """Whether every user of several groups was given one."""
+    import pyarrow.compute as pc
+
+    return (pc.sum(table.column("chosen")).as_py() or 0) == (pc.max(table.column("several")).as_py() or 0)
+
+
+def _padded(n_users: int, positions: IntArray) -> IntArray:
+    """One entry per user: where one is, else -1."""
+    return np.concatenate([positions, np.full(n_users - len(positions), -1)]).astype(np.int64)
+
+
+def _codes(
+    table: pa.Table, by: Sequence[str], typed: list[Key] | None, source: Source
+) -> tuple[IntArray, list[Key]]:
+    """The number of each entry's group, and the groups."""
+    if typed is not None:
+        return table.column("code").to_numpy().astype(np.int64), typed
+    combined = np.zeros(table.num_rows, dtype=np.int64)
+    for number in range(len(by)):
+        column = table.column(f"group_{number}").combine_chunks().dictionary_encode()
+        codes = column.indices.to_numpy().astype(np.int64)
+        # Renumbered after every column, so that the product stays small.
+        combined = np.unique(combined * len(column.dictionary) + codes, return_inverse=True)[1]
+    _, first = np.unique(combined, return_index=True)
+    columns = [table.column(f"group_{number}").take(first).to_pylist() for number in range(len(by))]
+    keys = [tuple(decoded(one, source) for one in key) for key in zip(*columns, strict=True)]
+    return combined, keys

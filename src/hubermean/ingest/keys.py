@@ -1,0 +1,103 @@
+"""Public groups as the caller names them, in the type of the column that holds them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hubermean.errors import InputError
+from hubermean.ingest.files import literal
+from hubermean.ingest.read import Source
+
+Key = tuple[Any, ...]
+MOST_KEYS = 1_000_000
+_SEPARATOR = "\x1f"  # the control character that stands between the units of a list
+
+
+def listed_keys(given: Any, by: Sequence[str]) -> list[Key]:
+    """Keys as tuples, one entry per group column.
+
+    `given` lists the keys, as they are for one column and as tuples for several; or it maps every column to its values,
+    which stands for all combinations.
+    """
+    if isinstance(given, Mapping):
+        if set(given) != set(by):
+            raise InputError(f"keys must map each of {', '.join(by)} to its values")
+        given = list(itertools.product(*(_listed(given[name]) for name in by)))
+    else:
+        given = _listed(given)
+        if len(by) == 1:
+            given = [one if isinstance(one, tuple) else (one,) for one in given]
+    keys = [tuple(map(_plain, key)) if isinstance(key, tuple | list) else () for key in given]
+    if not keys:
+        raise InputError("keys names no group; list the groups, or leave keys out and give delta")
+    if any(len(key) != len(by) for key in keys):
+        raise InputError(f"each of keys must have {len(by)} entries, for {', '.join(by)}")
+    if len(keys) > MOST_KEYS:
+        raise InputError(f"keys may name at most {MOST_KEYS:,} groups")
+    return keys
+
+
+def _listed(given: Any) -> list[Any]:
+    try:
+        return [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        raise InputError("keys must list the groups, such as ['north', 'south']") from None
+
+
+def _plain(key: Any) -> Any:
+    return key.item() if isinstance(key, np.generic) else key
+
+
+def keys_query(keys: Sequence[Key], by: Sequence[str], source: Source) -> str:
+    """A query for the keys in the types of their columns, with a number each; nothing of the data is in it."""
+    typed = []
+    for place, column in enumerate(by):
+        texts = [_text(key[place], source) for key in keys]
+        # One long text in place of one per key, which the engine would take much longer to read.
+        listed = f"string_split({literal(_SEPARATOR.join(texts))}, {literal(_SEPARATOR)})"
+        typed.append(f"try_cast(unnest({listed}) AS {source.schema.types[column]}) AS group_{place}")
+    return f"SELECT unnest(range({len(keys)})) AS code, {', '.join(typed)}"
+
+
+def checked_keys(keys: Sequence[Key], by: Sequence[str], source: Source) -> list[Key]:
+    """The keys as values of their columns' types; refused where one is none, or two are one."""
+    query = f"SELECT * FROM ({keys_query(keys, by, source)}) ORDER BY code"
+    rows = source.run(query).fetchall()
+    for given, row in zip(keys, rows, strict=True):
+        for name, key, found in zip(by, given, row[1:], strict=True):
+            if found is None:
+                kind = str(source.schema.types[name])
+                raise InputError(f"{key!r} in keys is no value of column {name!r}, whose type is {kind}")
+    typed = [tuple(decoded(one, source) for one in row[1:]) for row in rows]
+    if len(set(typed)) != len(typed):
+        raise InputError("keys names a group twice; name each once")
+    return typed
+
+
+def decoded(key: Any, source: Source) -> Any:
+    """A key as people write it: text that was read byte by byte becomes the UTF-8 it most likely is."""
+    if source.byte_text and isinstance(key, str):
+        return key.encode("latin-1", errors="replace").decode("utf-8", errors="replace")
+    return key
+
+
+def _text(key: Any, source: Source) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, datetime.datetime | float) or not isinstance(
+        key, str | int | decimal.Decimal | datetime.date | uuid.UUID
+    ):
+        raise InputError(
+            "keys must be integers, text, booleans or dates, as in the column that names the groups"
+        )
+    text = str(key)
+    if "\0" in text or _SEPARATOR in text:
+        raise InputError("keys may not hold the characters zero and 31, which no text needs")
+    return text.encode("utf-8", errors="replace").decode("latin-1") if source.byte_text else text

@@ -1,0 +1,113 @@
+"""The release path: public decisions, then the private run, then what may be published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hubermean.errors import InputError
+from hubermean.groups import Division, check_max_groups, needs_pool, prepare_groups, settled
+from hubermean.ingest import Reading, column_names, listed_keys
+from hubermean.mechanisms import Mechanism, PublicFacts, Request
+from hubermean.noise import NoiseSource
+from hubermean.relations import Neighbors
+from hubermean.release import Release
+from hubermean.release_table import ReleaseTable
+from hubermean.user_table import UserTable
+
+_NOBODY = "there are no users: no record has a value in the user column; check its name"
+
+
+def release_table(
+    table: UserTable, request: Request, mechanism: Mechanism, noise: NoiseSource, *, statistic: str = "mean"
+) -> Release:
+    """The release of a whole table."""
+    facts = PublicFacts.of(table, request.neighbors)
+    if facts.n_users == 0:
+        raise InputError(_NOBODY)
+    outcome = mechanism.prepare(request, facts).run(table, noise)
+    return Release(
+        values=outcome.values,
+        columns=request.columns,
+        epsilon=request.epsilon,
+        delta=request.delta,
+        neighbors=request.neighbors,
+        mechanism=outcome.mechanism or mechanism.name,
+        per=request.per,
+        n_users=facts.n_users,
+        parameters=_parameters(outcome.parameters, noise),
+        interval_rule=outcome.interval_rule,
+        statistic=statistic,
+        denominator=outcome.denominator,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """Which groups were asked for; `keys` is None where they are to be chosen privately."""
+
+    by: tuple[str, ...]
+    keys: Sequence[tuple[Any, ...]] | None
+    max_groups: int
+
+    @classmethod
+    def asked(cls, by: str | Sequence[str] | None, keys: Any, max_groups: int) -> Grouping | None:
+        check_max_groups(max_groups)
+        if by is None:
+            if keys is not None or max_groups != 1:
+                raise InputError("keys and max_groups are for groups; give by= as well, or leave them out")
+            return None
+        columns = tuple(column_names(by, "by"))
+        return cls(
+            by=columns,
+            keys=None if keys is None else listed_keys(keys, columns),
+            max_groups=max_groups,
+        )
+
+
+def release_groups(
+    data: Any,
+    reading: Reading,
+    grouping: Grouping,
+    request: Request,
+    mechanism: Mechanism,
+    noise: NoiseSource,
+    *,
+    statistic: str = "mean",
+) -> ReleaseTable:
+    """The same for groups, which are read once it is known how they will be released."""
+    public = grouping.keys is not None
+    division = Division.of(request, max_groups=grouping.max_groups, public_keys=public)
+    chosen = settled(mechanism, division)
+    table = reading.group_table(
+        data, by=grouping.by, keys=grouping.keys, max_groups=grouping.max_groups, pooled=needs_pool(chosen)
+    )
+    facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
+    pool = None if table.pool is None else PublicFacts.of(table.pool, division.tuning.neighbors)
+    if pool is not None and pool.n_users == 0:
+        raise InputError(_NOBODY)
+    outcome = prepare_groups(chosen, division, facts, pool).run(table, noise)
+    parameters = {**outcome.parameters, **division.parameters()}
+    return ReleaseTable(
+        by=grouping.by,
+        keys=tuple(outcome.keys),
+        values=outcome.values,
+        columns=request.columns,
+        epsilon=request.epsilon,
+        delta=request.delta,
+        neighbors=request.neighbors,
+        mechanism=outcome.mechanism or chosen.name,
+        per=request.per,
+        statistic=statistic,
+        max_groups=grouping.max_groups,
+        public_keys=public,
+        parameters=_parameters(parameters, noise),
+        intervals=outcome.intervals,
+        denominators=() if outcome.denominators is None else outcome.denominators.denominators(),
+        refusals=outcome.refusals,
+    )
+
+
+def _parameters(parameters: Mapping[str, Any], noise: NoiseSource) -> dict[str, Any]:
+    return {**parameters, **({} if noise.secure else {"insecure_noise": True})}
