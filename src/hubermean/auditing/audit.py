@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from hubermean.auditing.search import Finding, Judge, worst_pair
-from hubermean.auditing.worlds import Floats, Pair, Scene
+from hubermean.auditing.group_audit import worst_group_pair
+from hubermean.auditing.search import AnyPair, Finding, Judge, worst_pair
+from hubermean.auditing.worlds import Floats, Scene, finite
 from hubermean.errors import InputError
+from hubermean.groups import check_max_groups
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
 from hubermean.privacy.arguments import whole, whole_positive
 from hubermean.relations import Neighbors
@@ -20,6 +21,7 @@ from hubermean.reproduce import PaperMechanism
 from hubermean.user_table import UserTable
 
 PAPER = "paper-literal"
+_PAIRS, _GROUP_PAIRS = 2_000, 400
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
@@ -51,7 +53,7 @@ class Audit:
     claims: Mapping[str, float]
     pairs: int
     seed: int
-    worst: Pair = field(repr=False, compare=False)
+    worst: AnyPair = field(repr=False, compare=False)
 
     def rows(self) -> list[tuple[str, str]]:
         """The audit as labelled lines, for people."""
@@ -70,7 +72,7 @@ class Audit:
             lines.append(("found", f"epsilon = {self.loss:.6g}"))
         lines += [(f"claim: {claim}", f"{used:.4g} of 1") for claim, used in self.claims.items()]
         lines += [
-            ("worst pair", f"{self.worst.shape}: {_summary(self.worst)}"),
+            ("worst pair", f"{self.worst.shape}: {self.worst.summary()}"),
             ("one user before", str(self.worst.before or "absent")),
             ("the same after", str(self.worst.after or "absent")),
             ("pairs judged", f"{self.pairs:,} (seed {self.seed})"),
@@ -92,11 +94,6 @@ class Audit:
         return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
     def to_dict(self) -> dict[str, Any]:
-        def user(one: Any) -> dict[str, Any] | None:
-            if one is None:
-                return None
-            return {"mean": [_finite(value) for value in one.mean], "records": one.records}
-
         return {
             "kept": self.kept,
             "mechanism": self.mechanism,
@@ -105,18 +102,12 @@ class Audit:
             "n_users": self.n_users,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "loss": _finite(self.loss),
+            "loss": finite(self.loss),
             "delta_found": self.delta_found,
-            "claims": {claim: _finite(used) for claim, used in self.claims.items()},
+            "claims": {claim: finite(used) for claim, used in self.claims.items()},
             "pairs": self.pairs,
             "seed": self.seed,
-            "worst": {
-                "shape": self.worst.shape,
-                "means": [[_finite(value) for value in row] for row in self.worst.means.tolist()],
-                "records": self.worst.records.tolist(),
-                "before": user(self.worst.before),
-                "after": user(self.worst.after),
-            },
+            "worst": self.worst.to_dict(),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -136,7 +127,10 @@ def audit(
     record_cap: int | None = None,
     threshold: float | None = None,
     radius: float | None = None,
-    pairs: int = 2000,
+    groups: int | None = None,
+    max_groups: int = 1,
+    private_keys: bool = False,
+    pairs: int | None = None,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Audit:
@@ -153,7 +147,11 @@ def audit(
         columns: how many value columns.
         users: how many users the worlds have; by default as few as the mechanism works with.
         bounds, record_cap, threshold, radius: public parameters of the mechanism, as for `mean`.
-        pairs: how many pairs of neighbours to judge.
+        groups: audit a release by group with so many groups, of one column: users are moved between groups, split
+            over several, and change what they hold; the records go all the way through reading and grouping.
+        max_groups: how many groups a user counts in; with `groups`.
+        private_keys: whether groups are chosen privately, in place of being public; with `groups`.
+        pairs: how many pairs of neighbours to judge; 2,000 if left out, 400 with `groups`.
         seed: of the worlds; noise is never drawn.
         progress: called with the number of pairs judged so far.
 
@@ -162,7 +160,9 @@ def audit(
     """
     known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
     chosen = PaperMechanism.from_known(known) if mechanism == PAPER else choose(mechanism, known)
-    columns, pairs = whole_positive("columns", columns), whole_positive("pairs", pairs)
+    grouped = groups is not None
+    pairs = (_GROUP_PAIRS if grouped else _PAIRS) if pairs is None else whole_positive("pairs", pairs)
+    columns = whole_positive("columns", columns)
     users = None if users is None else whole_positive("users", users)
     seed = whole("seed", seed)
     if columns > MOST_COLUMNS or (users or 1) > MOST_USERS:
@@ -171,10 +171,32 @@ def audit(
         )
     names = UserTable.from_means(np.zeros((1, columns))).columns
     request = Request.checked(names, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    if groups is not None:
+        if columns != 1:
+            raise InputError("an audit by group is of one column; leave columns out")
+        lengths, centre, _ = _lengths(chosen, known, columns)
+        found_in_groups, judged = worst_group_pair(
+            chosen,
+            request,
+            groups=whole_positive("groups", groups),
+            max_groups=check_max_groups(max_groups),
+            public_keys=not private_keys,
+            centre=float(centre[0]),
+            reach=lengths[0],
+            record_cap=known.record_cap or 1,
+            per_group=None if users is None else -(-users // groups),
+            pairs=pairs,
+            seed=seed,
+            progress=progress,
+        )
+        size = len(found_in_groups.pair.members) + 1
+        return _verdict(f"{chosen.name}, {groups} groups", request, size, found_in_groups, judged, seed)
+    if max_groups != 1 or private_keys:
+        raise InputError("max_groups and private_keys are for an audit by group; give groups= as well")
     chosen.check(request)
     scene = _scene(chosen, request, known, users)
     found, judged = worst_pair(Judge(chosen, request), scene, pairs=pairs, seed=seed, progress=progress)
-    return _verdict(chosen.name, request, scene, found, judged, seed)
+    return _verdict(chosen.name, request, scene.n_users, found, judged, seed)
 
 
 def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | None) -> Scene:
@@ -235,13 +257,13 @@ def _lengths(mechanism: Mechanism, known: Known, columns: int) -> tuple[tuple[fl
     return tuple(sorted(lengths)), np.zeros(columns), np.ones(columns)
 
 
-def _verdict(name: str, request: Request, scene: Scene, found: Finding, judged: int, seed: int) -> Audit:
+def _verdict(name: str, request: Request, n_users: int, found: Finding[Any], judged: int, seed: int) -> Audit:
     return Audit(
         kept=not found.broken,
         mechanism=name,
         neighbors=request.neighbors,
         per=request.per,
-        n_users=scene.n_users,
+        n_users=n_users,
         epsilon=request.epsilon,
         delta=request.delta,
         loss=found.epsilon,
@@ -251,23 +273,3 @@ def _verdict(name: str, request: Request, scene: Scene, found: Finding, judged: 
         seed=seed,
         worst=found.pair,
     )
-
-
-def _summary(pair: Pair) -> str:
-    """The users that both data sets share, as groups of equal ones, largest first."""
-    usable = [all(map(math.isfinite, row)) for row in pair.means.tolist()]
-    groups: dict[str, int] = {}
-    for row, records, fine in zip(pair.means.tolist(), pair.records.tolist(), usable, strict=True):
-        place = (
-            "without a usable record" if not fine else "at " + ", ".join(f"{value:.4g}" for value in row[:3])
-        )
-        if len(set(pair.records.tolist())) > 1:
-            place += f" with {records:,} records"
-        groups[place] = groups.get(place, 0) + 1
-    ordered = sorted(groups.items(), key=lambda group: -group[1])
-    told = "; ".join(f"{number} {place}" for place, number in ordered[:4])
-    return told + (f"; {sum(number for _, number in ordered[4:])} elsewhere" if len(ordered) > 4 else "")
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -6,6 +6,7 @@ data has no promise to keep.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -24,7 +25,7 @@ from hubermean.auditing.loss import (
     Loss,
     independent,
 )
-from hubermean.laws import Choice, Gate, Independent, Law, NoisySum, Staged, Uniform
+from hubermean.laws import Choice, Gate, Independent, Law, NoisySum, Selection, Staged, Uniform
 from hubermean.noise import NoiseLaw
 
 # Outcomes of a first draw at which the second is looked at: all where they are few, else a spread of them.
@@ -32,6 +33,7 @@ _CANDIDATES_PER_RUN = 5
 _NODES = 15
 _ROTATIONS = 4
 _LEAST_MASS = 1e-15
+_MOST_DIFFERENT = 8
 # Of stages within stages so many likely cases are looked at and so many telling ones; fewer, the deeper they lie.
 _NESTED_CASES = 4
 _DISCRETE_SCALE = 1000.0  # below, the steps of a discrete Gaussian law are told apart one by one
@@ -190,8 +192,10 @@ def _staged(first: Staged, second: Staged, depth: int) -> Loss:
     cases = [
         Case(mass=mass, loss=loss, then=compare(first.then(outcome), second.then(outcome), depth=depth + 1))
         for outcome, mass, loss in outcomes
+        if loss < math.inf
     ]
-    return Cases(cases=cases) if cases else EVERYTHING
+    unmatched = math.fsum(mass for _, mass, loss in outcomes if loss == math.inf)
+    return Cases(cases=cases, unmatched=unmatched) if outcomes else EVERYTHING
 
 
 def _outcomes(first: Law, second: Law) -> Iterator[tuple[object, float, float]]:
@@ -211,6 +215,8 @@ def _outcomes(first: Law, second: Law) -> Iterator[tuple[object, float, float]]:
                         place = start + (number * (int(size) - 1)) // max(count - 1, 1)
                         yield place, mass / count, mine - theirs
                 start += int(size)
+        case Selection(), Selection() if first.bits == second.bits:
+            yield from _selections(first, second)
         case NoisySum(), NoisySum() if len(first.position) == len(second.position) == 1:
             yield from _measurements(first, second)
 
@@ -226,3 +232,26 @@ def _measurements(first: NoisySum, second: NoisySum) -> Iterator[tuple[object, f
         tail = math.log(2.0 * min(share, 1.0 - share)) * mine.scale
         place = round(one + (tail if share <= 0.5 else -tail))
         yield [place], 1.0 / _NODES, (abs(place - two) - abs(place - one)) / mine.scale
+
+
+def _selections(first: Selection, second: Selection) -> Iterator[tuple[object, float, float]]:
+    """Which of the keys appear whose chances differ, in all ways; the others are as they most likely are.
+
+    These tell nothing by themselves, and what follows is the same for both wherever they appear.
+    """
+    whole = 1 << first.bits
+    chances = {
+        key: (first.chances.get(key, 0), second.chances.get(key, 0))
+        for key in {*first.chances, *second.chances}
+    }
+    usual = [key for key, (mine, theirs) in chances.items() if mine == theirs and 2 * mine >= whole]
+    different = sorted(key for key, (mine, theirs) in chances.items() if mine != theirs)[:_MOST_DIFFERENT]
+    for appears in itertools.product((True, False), repeat=len(different)):
+        mass = other = 1.0
+        for key, shown in zip(different, appears, strict=True):
+            mine, theirs = (one if shown else whole - one for one in chances[key])
+            mass, other = mass * (mine / whole), other * (theirs / whole)
+        if mass > 0.0:
+            keys = [key for key, shown in zip(different, appears, strict=True) if shown]
+            loss = math.log(mass / other) if other > 0.0 else math.inf
+            yield tuple(sorted([*usual, *keys])), mass, loss

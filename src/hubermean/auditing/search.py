@@ -7,8 +7,10 @@ from, and by the claims that its proof rests on, where it states them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from hubermean.auditing.compare import compare, readable
 from hubermean.auditing.loss import Loss
 from hubermean.auditing.worlds import SHAPES, Pair, Scene, pair_of, varied
 from hubermean.errors import InputError
+from hubermean.laws import Law
 from hubermean.mechanisms import Mechanism, Prepared, PublicFacts, Request
 from hubermean.user_table import UserTable
 
@@ -29,8 +32,28 @@ _PAIRS_PER_CHAIN = 60  # a chain costs about twice the binary digits of the numb
 _MOST_CHAINED = 50.0  # more epsilon than this tells nothing, and its exponential must stay a number
 
 
+class AnyPair(Protocol):
+    """Two neighbouring data sets that can be told to people."""
+
+    @property
+    def shape(self) -> str: ...
+
+    @property
+    def before(self) -> object: ...
+
+    @property
+    def after(self) -> object: ...
+
+    def summary(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+P = TypeVar("P", bound=AnyPair)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Finding:
+class Finding(Generic[P]):
     """A pair and what it gives away.
 
     Attributes:
@@ -43,7 +66,7 @@ class Finding:
             easily, that use up delta by a rare accident.
     """
 
-    pair: Pair
+    pair: P
     epsilon: float
     delta: float
     claims: Mapping[str, float]
@@ -57,21 +80,23 @@ class Finding:
         return math.fsum(self.claims.values()) + 1e-3 * min(self.score, 1.0)
 
 
-class Judge:
-    """Computes what a pair gives away under a mechanism and its promise."""
+class AnyJudge(ABC, Generic[P]):
+    """Computes what a pair gives away under a promise."""
 
-    def __init__(self, mechanism: Mechanism, request: Request) -> None:
-        self._mechanism = mechanism
+    def __init__(self, request: Request) -> None:
         self._request = request
 
-    def __call__(self, pair: Pair, *, loss: bool = False) -> Finding:
+    @abstractmethod
+    def laws(self, pair: P) -> tuple[Law, Law, Mapping[str, float]] | bool:
+        """The two laws, and claims of the proof about them; or, refused from public facts, whether both were."""
+
+    def __call__(self, pair: P, *, loss: bool = False) -> Finding[P]:
         """Judge a pair; `loss` asks for its epsilon as well, which takes a root search."""
         promised, target = self._request.epsilon, self._request.delta
-        tables = pair.tables()
-        first, second = (self._prepared(table) for table in tables)
-        if first is None or second is None:
+        found = self.laws(pair)
+        if isinstance(found, bool):
             # Refused from public facts: alike for both, or the refusal itself tells them apart.
-            apart = first is not second
+            apart = not found
             return Finding(
                 pair=pair,
                 epsilon=math.inf if apart else 0.0,
@@ -80,8 +105,8 @@ class Judge:
                 broken=apart,
                 score=math.inf if apart else 0.0,
             )
-        laws = readable(first.law(tables[0])), readable(second.law(tables[1]))
-        claims = first.claims(*laws)
+        first, second, claims = found
+        laws = first, second
         worst = max((compare(*laws), compare(*laws[::-1])), key=lambda one: _excess(one, promised, target))
         score = _score(worst, promised, target)
         return Finding(
@@ -93,6 +118,22 @@ class Judge:
             score=score,
             slope=_score(worst, 0.5 * promised, target),
         )
+
+
+class Judge(AnyJudge[Pair]):
+    """Computes what a pair gives away under a mechanism and its promise."""
+
+    def __init__(self, mechanism: Mechanism, request: Request) -> None:
+        super().__init__(request)
+        self._mechanism = mechanism
+
+    def laws(self, pair: Pair) -> tuple[Law, Law, Mapping[str, float]] | bool:
+        tables = pair.tables()
+        first, second = (self._prepared(table) for table in tables)
+        if first is None or second is None:
+            return first is second
+        laws = readable(first.law(tables[0])), readable(second.law(tables[1]))
+        return *laws, first.claims(*laws)
 
     def apart(self, table: UserTable, other: UserTable, users: int) -> float:
         """The score of two data sets that so many users tell apart, for as many times epsilon: to guide a search."""
@@ -143,17 +184,44 @@ def _epsilon_at(loss: Loss, delta: float, promised: float) -> float:
 
 def worst_pair(
     judge: Judge, scene: Scene, *, pairs: int, seed: int, progress: Callable[[int], None] | None = None
-) -> tuple[Finding, int]:
+) -> tuple[Finding[Pair], int]:
     """The worst pair found, and how many were judged.
 
     The first part of the effort goes to shapes, scanning how many users are in their inner group, and to the links of
     chains; the rest varies the worst so far.
     """
     rng = np.random.default_rng(seed)
-    judged = 0
-    boards: dict[str, list[Finding]] = {"score": [], "slope": [], "strain": []}
 
-    def consider(pair: Pair) -> None:
+    def shapes() -> Iterator[Pair]:
+        for number in range(max(pairs // 2, 1)):
+            # Every second pair is of a shape whose inner group is scanned from nobody to everybody.
+            if number % 2:
+                shape = _SCANNED[(number // 2) % len(_SCANNED)]
+                inner = round(2.0 * number / pairs * (scene.n_users - 1))
+                yield pair_of(shape, scene, rng, inner=inner)
+            else:
+                yield pair_of(SHAPES[(number // 2) % len(SHAPES)], scene, rng)
+        for number in range(min(max(pairs // _PAIRS_PER_CHAIN, 1), pairs - pairs // 2)):
+            link = weakest_link(chain_of(number, scene, rng), judge.apart, rng)
+            if link is not None:
+                yield link
+
+    return worst_of(judge, shapes(), lambda pair: varied(pair, scene, rng), pairs, rng, progress)
+
+
+def worst_of(
+    judge: AnyJudge[P],
+    first: Iterable[P],
+    vary: Callable[[P], P],
+    pairs: int,
+    rng: np.random.Generator,
+    progress: Callable[[int], None] | None,
+) -> tuple[Finding[P], int]:
+    """The worst of some pairs and of variations of the worst so far, and how many were judged."""
+    judged = 0
+    boards: dict[str, list[Finding[P]]] = {"score": [], "slope": [], "strain": []}
+
+    def consider(pair: P) -> None:
         nonlocal judged
         finding = judge(pair)
         judged += 1
@@ -164,23 +232,13 @@ def worst_pair(
             board.sort(key=lambda one: (not one.broken, -getattr(one, key)))
             del board[_KEPT:]
 
-    for number in range(max(pairs // 2, 1)):
-        # Every second pair is of a shape whose inner group is scanned from nobody to everybody.
-        if number % 2:
-            shape = _SCANNED[(number // 2) % len(_SCANNED)]
-            inner = round(2.0 * number / pairs * (scene.n_users - 1))
-            consider(pair_of(shape, scene, rng, inner=inner))
-        else:
-            consider(pair_of(SHAPES[(number // 2) % len(SHAPES)], scene, rng))
-    for number in range(min(max(pairs // _PAIRS_PER_CHAIN, 1), pairs - judged)):
-        link = weakest_link(chain_of(number, scene, rng), judge.apart, rng)
-        if link is not None:
-            consider(link)
+    for pair in first:
+        consider(pair)
     while judged < pairs:
         board = boards[str(rng.choice(list(boards)))]
         # The worst is varied most often, the others so that no single hill decides.
         position = min(int(rng.exponential(2.0)), len(board) - 1)
-        consider(varied(board[position].pair, scene, rng))
+        consider(vary(board[position].pair))
     # A broken promise comes first, then a false claim; of equals, the pair whose loss is spread out tells more.
     everyone = [finding for board in boards.values() for finding in board]
     found = max(everyone, key=lambda one: (max(one.score, 1.0), one.broken, round(one.score, 5), one.slope))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +28,9 @@ class User:
 
     mean: tuple[float, ...]
     records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"mean": [finite(value) for value in self.mean], "records": self.records}
 
     def __str__(self) -> str:
         place = ", ".join(f"{value:.6g}" for value in self.mean[:3])
@@ -50,6 +54,32 @@ class Pair:
 
     def tables(self) -> tuple[UserTable, UserTable]:
         return self._with(self.before), self._with(self.after)
+
+    def summary(self) -> str:
+        """The users that both data sets share, as groups of equal ones, largest first."""
+        usable = [all(map(math.isfinite, row)) for row in self.means.tolist()]
+        groups: dict[str, int] = {}
+        for row, records, fine in zip(self.means.tolist(), self.records.tolist(), usable, strict=True):
+            place = (
+                "without a usable record"
+                if not fine
+                else "at " + ", ".join(f"{value:.4g}" for value in row[:3])
+            )
+            if len(set(self.records.tolist())) > 1:
+                place += f" with {records:,} records"
+            groups[place] = groups.get(place, 0) + 1
+        ordered = sorted(groups.items(), key=lambda group: -group[1])
+        told = "; ".join(f"{number} {place}" for place, number in ordered[:4])
+        return told + (f"; {sum(number for _, number in ordered[4:])} elsewhere" if len(ordered) > 4 else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "means": [[finite(value) for value in row] for row in self.means.tolist()],
+            "records": self.records.tolist(),
+            "before": None if self.before is None else self.before.to_dict(),
+            "after": None if self.after is None else self.after.to_dict(),
+        }
 
     def _with(self, user: User | None) -> UserTable:
         if user is None:
@@ -222,3 +252,8 @@ def varied(pair: Pair, scene: Scene, rng: Generator) -> Pair:
         case _:
             records[some] = scene.some_records(rng)
     return replace(pair, means=means, records=records)
+
+
+def finite(value: float) -> float | None:
+    """For JSON, which has no infinity."""
+    return value if math.isfinite(value) else None

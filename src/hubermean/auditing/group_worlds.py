@@ -1,0 +1,230 @@
+"""Data sets in groups made to embarrass a grouped release, and what one user may become in them. All synthetic.
+
+The changed user is moved from groups to others, split over several, has values or numbers of records changed where it
+is, or comes and goes. It may be in more groups than it may count in, in groups that are not public, or in none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from numpy.random import Generator
+
+from hubermean.auditing.worlds import finite
+from hubermean.relations import Neighbors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+USER, GROUP, VALUE = "user", "group", "value"
+ELSEWHERE = "elsewhere"
+_NO_GROUP = None
+SHAPES = ("moved", "split", "values", "counts", "anything", "alone")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What a user holds in a group: so many records of one value; NaN is unusable, and None no group."""
+
+    group: str | None
+    value: float
+    records: int
+
+    def __str__(self) -> str:
+        return f"{self.records:,} of {self.value:.6g} in {self.group or 'no group'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A user by what it holds."""
+
+    shares: tuple[Share, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.shares))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "shares": [
+                {"group": share.group, "value": finite(share.value), "records": share.records}
+                for share in self.shares
+            ]
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupPair:
+    """Two neighbouring data sets in groups. `before` or `after` is None where the user is absent."""
+
+    shape: str
+    members: tuple[Member, ...] = field(repr=False)
+    before: Member | None
+    after: Member | None
+
+    def records(self) -> tuple[pa.Table, pa.Table]:
+        """Both data sets as records, the way a caller would hand them over."""
+        return self._with(self.before), self._with(self.after)
+
+    def _with(self, changed: Member | None) -> pa.Table:
+        import pyarrow as pa
+
+        columns: dict[str, list[Any]] = {USER: [], GROUP: [], VALUE: []}
+        # The changed user has one id in both, and it is not the last: places must not matter.
+        everyone = [(0, changed), *enumerate(self.members, start=1)]
+        for user, member in everyone:
+            for share in member.shares if member is not None else ():
+                columns[USER] += [user] * share.records
+                columns[GROUP] += [share.group] * share.records
+                columns[VALUE] += [share.value] * share.records
+        schema = pa.schema([(USER, pa.int64()), (GROUP, pa.string()), (VALUE, pa.float64())])
+        return pa.table(columns, schema=schema)
+
+    def summary(self) -> str:
+        groups = Counter(share.group or "no group" for member in self.members for share in member.shares)
+        told = "; ".join(f"{number} in {group}" for group, number in groups.most_common(4))
+        return f"{len(self.members)} other users" + (f", {told}" if told else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "members": [member.to_dict() for member in self.members],
+            "before": None if self.before is None else self.before.to_dict(),
+            "after": None if self.after is None else self.after.to_dict(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupScene:
+    """What is public and shapes the search.
+
+    `centre` and `reach` are the middle and half the width of what values may be; `counts` numbers of records that
+    matter; `sizes` numbers of users that matter to whether a group appears.
+    """
+
+    neighbors: Neighbors
+    groups: tuple[str, ...]
+    max_groups: int
+    centre: float
+    reach: float
+    counts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    per_group: int
+
+    def value(self, rng: Generator) -> float:
+        offset = float(rng.choice([1.0, 1.0, 1.0 + 1e-9, 0.5, 0.0, 1e6]))
+        if rng.random() < 0.05:
+            return math.nan
+        return self.centre + float(rng.choice([-1.0, 1.0])) * offset * self.reach
+
+    def places(self, rng: Generator, most: int) -> list[str | None]:
+        """Some groups, seldom one that is not public, or none."""
+        pool: list[str | None] = [*self.groups]
+        if rng.random() < 0.2:
+            pool += [ELSEWHERE, _NO_GROUP]
+        number = min(int(rng.integers(1, most + 1)), len(pool))
+        return [pool[place] for place in rng.choice(len(pool), number, replace=False)]
+
+    def member(self, rng: Generator, most: int | None = None) -> Member:
+        places = self.places(rng, most or self.max_groups + 2)
+        return self._in(places, rng)
+
+    def _in(self, places: Sequence[str | None], rng: Generator) -> Member:
+        value, records = self.value(rng), int(rng.choice(self.counts))
+        alike = rng.random() < 0.7
+        return Member(
+            shares=tuple(
+                Share(
+                    group=place,
+                    value=value if alike else self.value(rng),
+                    records=records if alike else int(rng.choice(self.counts)),
+                )
+                for place in places
+            )
+        )
+
+    def changed(self, shape: str, rng: Generator) -> tuple[Member | None, Member | None]:
+        """One user before and after, as the relation allows."""
+        before = self.member(rng)
+        places = [share.group for share in before.shares]
+        match shape:
+            case "moved":
+                others = [group for group in self.groups if group not in places] or list(self.groups)
+                after = self._same(before, others[: len(places)])
+            case "split":
+                before = self._in(places[:1], rng)
+                after = self._in(self.places(rng, self.max_groups + 2), rng)
+            case "values":
+                mirrored = tuple(
+                    replace(share, value=2.0 * self.centre - share.value) for share in before.shares
+                )
+                after = Member(shares=mirrored)
+            case "counts":
+                after = Member(
+                    shares=tuple(
+                        replace(share, records=int(rng.choice(self.counts))) for share in before.shares
+                    )
+                )
+            case _:
+                after = self.member(rng)
+        if self.neighbors is Neighbors.ADD_REMOVE:
+            return (None, after) if rng.random() < 0.5 else (after, None)
+        if self.neighbors is Neighbors.REPLACE_VALUES:
+            after = _with_as_many_records(before, after)
+        return before, after
+
+    @staticmethod
+    def _same(member: Member, places: Sequence[str | None]) -> Member:
+        """The same holdings in other groups, as many as there are."""
+        pairs = zip(member.shares, places, strict=False)
+        return Member(shares=tuple(replace(share, group=place) for share, place in pairs) or member.shares)
+
+
+def _with_as_many_records(before: Member, after: Member) -> Member:
+    """The second with the number of records of the first, as `replace-values` has it."""
+    total = sum(share.records for share in before.shares)
+    shares = []
+    for share in after.shares:
+        records = min(share.records, total)
+        if records:
+            shares.append(replace(share, records=records))
+        total -= records
+    if total:
+        shares[-1] = replace(shares[-1], records=shares[-1].records + total)
+    return Member(shares=tuple(shares))
+
+
+def group_pair(shape: str, scene: GroupScene, rng: Generator) -> GroupPair:
+    """A pair in which one user is changed in a named way."""
+    members: list[Member] = []
+    if shape != "alone":
+        for group in scene.groups:
+            size = int(rng.choice(scene.sizes)) if len(scene.sizes) else scene.per_group
+            value, records = scene.value(rng), int(rng.choice(scene.counts))
+            share = Share(group=group, value=value, records=min(records, 3))
+            members += [Member(shares=(share,))] * size
+        members += [scene.member(rng) for _ in range(3)]
+    before, after = scene.changed(shape, rng)
+    return GroupPair(shape=shape, members=tuple(members), before=before, after=after)
+
+
+def varied_group_pair(pair: GroupPair, scene: GroupScene, rng: Generator) -> GroupPair:
+    """A pair nearby: the changed user changed differently, or one more or fewer around it."""
+    if rng.random() < 0.7 or not pair.members:
+        before, after = scene.changed(str(rng.choice(SHAPES)), rng)
+        if rng.random() < 0.5:  # as before, and changed otherwise
+            before, after = (
+                (pair.before, after) if scene.neighbors is not Neighbors.ADD_REMOVE else (None, after)
+            )
+            if before is not None and after is not None and scene.neighbors is Neighbors.REPLACE_VALUES:
+                after = _with_as_many_records(before, after)
+        return replace(pair, before=before, after=after)
+    members = list(pair.members)
+    if rng.random() < 0.5:
+        members.append(members[int(rng.integers(len(members)))])
+    else:
+        members.pop(int(rng.integers(len(members))))
+    return replace(pair, members=tuple(members))
