@@ -15,6 +15,7 @@ from hubermean.mechanisms import Bounds, Known, Mechanism, Per, PublicFacts, Req
 from hubermean.noise import NoiseSource, SystemNoise
 from hubermean.relations import Neighbors
 from hubermean.release import Release
+from hubermean.spending import whole_budget
 from hubermean.user_table import UserTable
 
 
@@ -173,5 +174,6 @@ def release_table(table: UserTable, request: Request, mechanism: Mechanism, nois
         per=request.per,
         n_users=facts.n_users,
         parameters=parameters,
+        spent=outcome.spent or whole_budget(request.epsilon, request.delta),
         interval_rule=outcome.interval_rule,
     )

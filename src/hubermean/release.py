@@ -7,16 +7,15 @@ import json
 import math
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from hubermean.errors import InputError, is_real
+from hubermean.readable import SHOWN, alike, number, printable, readable
 from hubermean.relations import Neighbors
+from hubermean.spending import Spent, has_stages, shown_amounts
 
 DEFAULT_LEVEL = 0.95
-
-SHOWN = 10
-"""Columns, and numbers of a list, that are shown to people; `to_dict` has them all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +49,7 @@ class Release:
         per: "record" (mean over records) or "user" (mean of user means).
         n_users: the number of users where it is public, else None.
         parameters: public and privately chosen parameters of the mechanism.
+        spent: what the budget was spent on.
     """
 
     values: tuple[float, ...]
@@ -61,6 +61,7 @@ class Release:
     per: str
     n_users: int | None
     parameters: Mapping[str, Any]
+    spent: tuple[Spent, ...]
     interval_rule: IntervalRule | None = field(default=None, compare=False)
 
     @property
@@ -89,8 +90,8 @@ class Release:
     @property
     def promise(self) -> str:
         """The guarantee in one sentence."""
-        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon <= 20 else f"e^{_number(self.epsilon)}"
-        failure = f", and {_number(self.delta)} in probability," if self.delta > 0 else ""
+        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon <= 20 else f"e^{number(self.epsilon)}"
+        failure = f", and {number(self.delta)} in probability," if self.delta > 0 else ""
         return (
             f"every possible outcome stays as likely, up to a factor of {factor}{failure} "
             f"when {self.neighbors.promise}."
@@ -117,6 +118,7 @@ class Release:
             "n_users": self.n_users,
             "interval": interval,
             "parameters": dict(self.parameters),
+            "spent": [asdict(entry) for entry in self.spent],
             "promise": self.promise,
         }
 
@@ -134,8 +136,8 @@ class Release:
         shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
         for position, (column, value) in enumerate(shown):
             ends = () if details is None else (details.low[position], details.high[position])
-            shown_value, *shown_ends = _alike(value, *ends)
-            lines.append((f"{_printable(column)}, {of}", shown_value))
+            shown_value, *shown_ends = alike(value, *ends)
+            lines.append((f"{printable(column)}, {of}", shown_value))
             if details is not None:
                 lines.append((f"{details.level:.0%} interval", " to ".join(shown_ends)))
         if len(self.columns) > SHOWN:
@@ -144,15 +146,17 @@ class Release:
             )
         if details is not None:
             lines.append(("interval covers", details.covers))
-        budget = f"epsilon = {_number(self.epsilon)}" + (
-            f", delta = {_number(self.delta)}" if self.delta > 0 else ""
+        budget = f"epsilon = {number(self.epsilon)}" + (
+            f", delta = {number(self.delta)}" if self.delta > 0 else ""
         )
         lines.append(("privacy", f"{budget}, {self.neighbors.value}"))
         lines.append(("promise", self.promise))
+        if has_stages(self.spent):
+            lines.append(_account_line(self.spent))
         lines.append(("mechanism", self.mechanism))
         if self.n_users is not None:
             lines.append(("users (public)", f"{self.n_users:,}"))
-        lines.extend((name.replace("_", " "), _readable(given)) for name, given in self.parameters.items())
+        lines.extend((name.replace("_", " "), readable(given)) for name, given in self.parameters.items())
         return lines
 
     def __repr__(self) -> str:
@@ -171,45 +175,20 @@ class Release:
         cells = "".join(
             f'<tr><th style="{cell};font-weight:normal;opacity:0.7">{html.escape(label)}</th>'
             f'<td style="{cell};max-width:46em;white-space:normal'
-            f'{";font-weight:bold" if number < released else ""}">{html.escape(text)}</td></tr>'
-            for number, (label, text) in enumerate(self.rows())
+            f'{";font-weight:bold" if position < released else ""}">{html.escape(text)}</td></tr>'
+            for position, (label, text) in enumerate(self.rows())
         )
         title = '<caption style="text-align:left;font-weight:bold;padding-bottom:4px">Private mean</caption>'
         return f'<table style="border-collapse:collapse">{title}{cells}</table>'
 
 
-def _printable(name: str) -> str:
-    """A column name without line breaks and control codes, which a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+def _account_line(spent: tuple[Spent, ...]) -> tuple[str, str]:
+    """What was spent on what, in one line; delta, if any, pays for one thing."""
+    entries = [entry for entry in spent if entry.unit != "delta"]
+    texts = shown_amounts([entry.amount for entry in entries])
+    parts = ", ".join(f"{entry.what} {text}" for entry, text in zip(entries, texts, strict=True))
+    return f"{entries[0].unit} spent on", parts
 
 
 def _unpack(numbers: tuple[float, ...]) -> float | list[float]:
     return numbers[0] if len(numbers) == 1 else list(numbers)
-
-
-def _number(value: float) -> str:
-    """Six significant digits, without an exponent where people write none."""
-    magnitude = abs(value)
-    if magnitude == 0 or 1e-4 <= magnitude < 1e6:
-        return f"{value:.6g}"
-    return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
-
-
-def _alike(value: float, *ends: float) -> list[str]:
-    """A value and the ends of its interval, with digits enough to tell these apart."""
-    plain = [_number(value), *map(_number, ends)]
-    if not ends or not 0.0 < (width := ends[1] - ends[0]) < 1e-3 * abs(value) or abs(value) >= 1e15:
-        return plain
-    decimals = max(2 - math.floor(math.log10(width)), 0)
-    return [f"{one:,.{decimals}f}" for one in (value, *ends)] if decimals <= 12 else plain
-
-
-def _readable(given: Any) -> str:
-    if isinstance(given, float):
-        return _number(given)
-    if isinstance(given, int) and not isinstance(given, bool):
-        return f"{given:,}"
-    if isinstance(given, list | tuple):
-        more = [f"... ({len(given):,} in all)"] if len(given) > SHOWN else []
-        return ", ".join([*map(_readable, given[:SHOWN]), *more])
-    return str(given)

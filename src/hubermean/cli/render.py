@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hubermean.release import SHOWN, Release
+from hubermean.readable import SHOWN
+from hubermean.release import Release
 
 
 def console(*, stderr: bool = False) -> Console:

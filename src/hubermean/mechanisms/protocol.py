@@ -22,6 +22,7 @@ from hubermean.laws import Law
 from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.release import IntervalRule
+from hubermean.spending import Spent
 from hubermean.user_table import IntArray, UserTable
 
 Per = Literal["record", "user"]
@@ -138,12 +139,14 @@ class Outcome:
     """What left the mechanism: all of it released or public.
 
     `mechanism` is the name of the mechanism that made it, where that is not the one that was asked for.
+    `spent` says what the budget was spent on; empty where all of it went at once.
     """
 
     values: tuple[float, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     interval_rule: IntervalRule | None = None
     mechanism: str | None = None
+    spent: tuple[Spent, ...] = ()
 
 
 class Prepared(ABC):

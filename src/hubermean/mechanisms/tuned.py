@@ -23,6 +23,7 @@ from hubermean.mechanisms.tuning_plan import TIES, TOO_FEW, Found, Planner, Unfi
 from hubermean.mechanisms.tuning_steps import Step, steps_for
 from hubermean.mechanisms.weights import check_cap
 from hubermean.privacy import float_down
+from hubermean.spending import THE_MEAN
 from hubermean.tuning import LARGEST_TUNED_CAP
 from hubermean.user_table import UserTable
 
@@ -195,11 +196,13 @@ class PreparedTuned(Prepared):
 
     def outcome(self, draw: Any) -> Outcome:
         found = self.planner.start
+        prices = []
         try:
             for step in self.steps:
                 step.ready(found)
-                first, draw = draw
+                (first, draw), before = draw, found.spent
                 found = step.learn(found, first)
+                prices.append((step.what, found.spent - before))
             made = self.clipped(found)
         except (InputError, UnfitError) as reason:
             told = "give bounds=, for a flag (0, 1)" if str(reason) == TIES else self.planner.help
@@ -208,9 +211,12 @@ class PreparedTuned(Prepared):
         if self.planner.seeks_place and any(abs(share) > _AT_THE_END for share in made.shares(draw)):
             beyond = "the mean was not found, it may lie further from 0 than radius"
             raise self._refusal(beyond, self.planner.help)
-        unit = "epsilon" if self.planner.purse.accounting == "pure" else "rho"
-        parameters = {**outcome.parameters, **found.parameters(), f"{unit}_of_tuning": float(found.spent)}
-        return replace(outcome, parameters=parameters)
+        prices.append((THE_MEAN, self.planner.purse.total - found.spent))
+        return replace(
+            outcome,
+            parameters={**outcome.parameters, **found.parameters()},
+            spent=self.planner.purse.account(prices, self.request.delta),
+        )
 
     def _refusal(self, reason: str, told: str) -> NotReleased:
         epsilon, delta = self.request.epsilon, self.request.delta
