@@ -334,9 +334,8 @@ def test_every_number_in_a_drawing_is_finite_and_within_it(values: list[float], 
                 position = float(str(written).rstrip("%"))
                 assert math.isfinite(position)
                 assert 0.0 <= position <= 100.0 or not str(written).endswith("%")
-    assert not re.search(
-        r"\b(nan|inf)\b", Reader(text).words.split("What is promised")[0].lower()
-    ) or not all(math.isfinite(value + end) for value in values for end in (half, -half))
+    if all(math.isfinite(value + end) for value in values for end in (half, -half)):
+        assert not re.search(r"\b(nan|inf)\b", Reader(text).words.lower())
 
 
 # --- axes -------------------------------------------------------------------------------------------------------------

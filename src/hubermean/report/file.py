@@ -10,6 +10,8 @@ from pathlib import Path
 
 from hubermean.errors import InputError
 
+_SUFFIXES = (".html", ".htm")
+
 
 @dataclass(frozen=True)
 class Destination:
@@ -19,12 +21,14 @@ class Destination:
 
     @classmethod
     def checked(cls, path: str | Path) -> Destination:
-        """InputError where the file could not be written; nothing is left behind."""
+        """InputError where the file could not be written, or is no page; nothing is left behind."""
         path = Path(path)
         if not path.name or path.is_dir():
             raise InputError(
                 f"{path} is a folder; name the file of the report, such as {path / 'report.html'}"
             )
+        if path.suffix.lower() not in _SUFFIXES:  # so that no slip of the pen overwrites data
+            raise InputError(f"a report is a page: its file name must end in .html, not {path.name!r}")
         if not path.parent.is_dir():
             raise InputError(f"there is no folder {path.parent} for the report; make it first")
         if path.exists() and not os.access(path, os.W_OK):
