@@ -22,7 +22,6 @@ from hubermean.cli.example_trips import example_trips
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 IMAGES = Path(__file__).parent / "img"
 TALLEST = 4000
-COLOURS = 160  # a page has few; a palette makes small files
 LIGHT, DARK = "--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0"
 
 
@@ -109,7 +108,10 @@ def take_sheet(folder: Path) -> None:
 
 def save(picture: Image.Image, name: str) -> None:
     path = IMAGES / f"{name}.png"
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    # A palette makes small files; by coverage, so that colours of small areas are kept.
+    picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
     print(f"{path.name}: {picture.width} x {picture.height}, {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -16,11 +16,12 @@ from hubermean.report.markup import safe, tag
 
 Ends = tuple[float, float]
 
-_ROW = 26
+_ROW = 24
 _STRIP = 44
 _AXIS = 30
 _LABELS = 26.0  # percent of the width, for the names of rows
 _DOT = 5.0
+_HALF_CHARACTER = 0.9  # percent of the width of a chart, about, on a phone
 _LONGEST_LABEL = 26
 _COLOURS = 8  # of the style sheet
 _NARROWEST = 40  # times as wide as an interval may an axis be, so that the interval is seen as one
@@ -92,7 +93,7 @@ def forest(points: Sequence[Point], *, name: str, title: str) -> str:
         ),
     ]
     told = "; ".join(point.told for point in points)
-    return _svg(content, height=height + _AXIS, name=name, title=title, description=told)
+    return _svg(content, height=height + _AXIS, name=name, title=title, description=told, kind="chart forest")
 
 
 def colour_class(number: int) -> str:
@@ -140,7 +141,8 @@ def _grid(axis: Axis, height: float) -> list[str]:
     """Lines at the ticks and at zero, and the labels below them."""
     lines = []
     for tick in axis.ticks:
-        along = f"{axis.position(tick.value):.3f}%"
+        position = axis.position(tick.value)
+        along = f"{position:.3f}%"
         lines.append(tag("line", x1=along, x2=along, y1=0, y2=height + 5, class_="grid"))
         lines.append(
             tag(
@@ -148,7 +150,7 @@ def _grid(axis: Axis, height: float) -> list[str]:
                 safe(tick.label),
                 x=along,
                 y=height + 20,
-                text_anchor="middle",
+                text_anchor=_anchor(position, tick.label),
                 class_="tick spare" if tick.spare else "tick",
             )
         )
@@ -157,6 +159,12 @@ def _grid(axis: Axis, height: float) -> list[str]:
         lines.append(tag("line", x1=along, x2=along, y1=0, y2=height, class_="zero"))
     lines.append(tag("line", x1="0%", x2="100%", y1=height, y2=height, class_="base"))
     return lines
+
+
+def _anchor(position: float, label: str) -> str:
+    """Labels stay within the chart: near an end they begin or end at their tick."""
+    room = _HALF_CHARACTER * len(label)
+    return "start" if position < room else "end" if position > 100.0 - room else "middle"
 
 
 def _marks(point: Point, axis: Axis, middle: float, *, thick: int) -> str:

@@ -102,7 +102,9 @@ footer { margin-top: 1.25rem; }
   section { padding: 0 0 .8rem; border: 0; border-radius: 0; margin-bottom: .6rem; }
   .warning { border: 1px solid var(--warn); padding: .5rem; }
   .scroll { overflow: visible; }
-  section, figure, tr, li, .heroes { break-inside: avoid; }
+  figure, tr, li, .heroes { break-inside: avoid; }
+  /* The tallest chart fits a sheet, with the heading above it. */
+  .forest { zoom: .75; }
   h2, h3 { break-after: avoid; }
 }
 """
