@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling wheel clean
+.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling screenshots wheel clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
 
 demo: $(READY)  ## a private mean of real data by person, from a fresh machine
 	@$(BIN)/python examples/demo.py
@@ -44,6 +44,9 @@ hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
 
 scaling: $(READY)  ## time and memory against users and columns, into docs/scaling.md
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.svg
+
+screenshots: $(READY)  ## pictures of example reports into docs/img; needs Chromium
+	$(BIN)/python docs/screenshots.py
 
 peers: $(READY)  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; ten minutes
 	-$(PYTHON) benchmarks/peer_runners/make_environments.py

@@ -194,7 +194,7 @@ def test_what_is_always_refused_gets_no_verdict(mechanism: str, options: dict[st
 @pytest.mark.parametrize("given", [0, -1, 2.5, math.nan, math.inf, "3", None, True, [1], 10**30])
 @pytest.mark.parametrize("name", ["columns", "users", "pairs", "seed"])
 def test_bad_numbers_are_refused_in_one_sentence(name: str, given: Any) -> None:
-    if (name, given) in (("seed", 0), ("users", None), ("seed", 10**30), ("pairs", 10**30)):
+    if (name, given) in (("seed", 0), ("users", None), ("pairs", None), ("seed", 10**30), ("pairs", 10**30)):
         return
     with pytest.raises(hm.InputError, match=f"{name} (must|may)|{name} at most"):
         hm.audit("clipped", epsilon=1, bounds=(0, 1), **{"pairs": 3, name: given})

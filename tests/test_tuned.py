@@ -225,9 +225,9 @@ def test_the_front_door_needs_nothing_but_epsilon(neighbors: str) -> None:
 def test_what_is_known_costs_nothing(known: dict[str, Any]) -> None:
     rng = np.random.default_rng(14)
     means, counts = rng.normal(1000.0, 8.0, 2000), np.full(2000, 2)
-    plain = hm.mean_of_user_means(means, counts, epsilon=1).parameters["epsilon_of_tuning"]
+    plain = hm.mean_of_user_means(means, counts, epsilon=1)
     told = hm.mean_of_user_means(means, counts, epsilon=1, mechanism="tuned", **known)
-    assert told.parameters["epsilon_of_tuning"] < plain
+    assert told.spent[-1].amount > plain.spent[-1].amount
     assert told.value == pytest.approx(1000.0, abs=3.0)
 
 
@@ -238,8 +238,9 @@ def test_a_number_of_users_that_is_given_need_not_be_measured() -> None:
     for given in (None, 18_000):
         release = hm.mean_of_user_means(means, counts, epsilon=1, neighbors="add-remove", n_users=given)
         assert release.value == pytest.approx(5.0, abs=0.3)
-        spent.append(release.parameters["epsilon_of_tuning"])
-    assert spent[1] < spent[0]
+        assert release.spent[-1].what == "the mean"
+        spent.append(release.spent[-1].amount)
+    assert spent[1] > spent[0]
     with pytest.raises(hm.InputError, match="but there are 90"):
         hm.mean_of_user_means(means, counts, epsilon=1, neighbors="add-remove", n_users=90)
 

@@ -11,6 +11,7 @@ from draws import LAWS
 from hubermean import Release
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
+from hubermean.spending import whole_budget
 from ratios import median_ratio
 from tuning_hostile import FAR_AWAY, HOSTILE_SHARE, Wildness, attacked
 from tuning_runs import Answer, Asked, Place, Series
@@ -68,6 +69,7 @@ def test_an_answer_is_counted_from_the_truth_in_the_unit(bounds: list[object]) -
         per="record",
         n_users=10,
         parameters={"bounds": bounds, "record_cap": 7},
+        spent=whole_budget(1.0, 0.0),
         interval_rule=_Around(),
     )
     assert Answer.of(release, 10.0, 2.0) == Answer(

@@ -5,18 +5,16 @@ from __future__ import annotations
 import html
 import json
 import math
-import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from hubermean.errors import InputError, is_real
+from hubermean.readable import SHOWN, alike, labelled, number, printable, readable
 from hubermean.relations import Neighbors
+from hubermean.spending import Spent, has_stages, shown_amounts
 
 DEFAULT_LEVEL = 0.95
-
-SHOWN = 10
-"""Columns, and numbers of a list, that are shown to people; `to_dict` has them all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +67,7 @@ class Release:
         per: "record" (mean over records) or "user" (mean of user means).
         n_users: the number of users where it is public, else None.
         parameters: public and privately chosen parameters of the mechanism.
+        spent: what the budget was spent on.
         statistic: "mean" or "count".
         denominator: how many users or capped records the mean was divided by, where the mechanism measured that
             beside the sums (`clipped` and `tuned` do, at no further cost).
@@ -84,6 +83,7 @@ class Release:
     per: str
     n_users: int | None
     parameters: Mapping[str, Any]
+    spent: tuple[Spent, ...]
     interval_rule: IntervalRule | None = field(default=None, compare=False)
     statistic: str = "mean"
     denominator: Denominator | None = None
@@ -149,6 +149,7 @@ class Release:
             "interval": interval,
             "denominator": self.denominator and self.denominator.to_dict(),
             "parameters": dict(self.parameters),
+            "spent": [asdict(entry) for entry in self.spent],
             "promise": self.promise,
         }
 
@@ -165,7 +166,7 @@ class Release:
         shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
         for position, (column, value) in enumerate(shown):
             ends = () if details is None else (details.low[position], details.high[position])
-            shown_value, *shown_ends = alike(value, *ends)
+            shown_value, *shown_ends = written(self.statistic, value, *ends)
             lines.append((f"{printable(column)}, {what_is_released(self.statistic, self.per)}", shown_value))
             if details is not None:
                 lines.append((f"{details.level:.0%} interval", " to ".join(shown_ends)))
@@ -182,6 +183,8 @@ class Release:
         )
         lines.append(("privacy", f"{budget}, {self.neighbors.value}"))
         lines.append(("promise", self.promise))
+        if has_stages(self.spent):
+            lines.append(account_line(self.spent))
         lines.append(("mechanism", self.mechanism))
         if self.n_users is not None:
             lines.append(("users (public)", f"{self.n_users:,}"))
@@ -189,14 +192,7 @@ class Release:
         return lines
 
     def __repr__(self) -> str:
-        lines = self.rows()
-        width = max(len(label) for label, _ in lines)
-        return "\n".join(
-            textwrap.fill(
-                text, 110, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2)
-            )
-            for label, text in lines
-        )
+        return labelled(self.rows())
 
     def _repr_html_(self) -> str:
         cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:none"
@@ -204,8 +200,8 @@ class Release:
         cells = "".join(
             f'<tr><th style="{cell};font-weight:normal;opacity:0.7">{html.escape(label)}</th>'
             f'<td style="{cell};max-width:46em;white-space:normal'
-            f'{";font-weight:bold" if place < released else ""}">{html.escape(text)}</td></tr>'
-            for place, (label, text) in enumerate(self.rows())
+            f'{";font-weight:bold" if position < released else ""}">{html.escape(text)}</td></tr>'
+            for position, (label, text) in enumerate(self.rows())
         )
         caption = "text-align:left;font-weight:bold;padding-bottom:4px"
         title = f'<caption style="{caption}">Private {self.statistic}</caption>'
@@ -251,6 +247,13 @@ def promise(epsilon: float, delta: float, neighbors: Neighbors, *, grouped: bool
     return f"every possible outcome stays as likely, up to a factor of {factor}{failure} when {change}."
 
 
+def written(statistic: str, value: float, *ends: float) -> list[str]:
+    """A value and the ends of its interval for people; counts are whole numbers."""
+    if statistic == "count":
+        return [f"{one:,.0f}" for one in (value, *ends)]
+    return alike(value, *ends)
+
+
 def what_is_released(statistic: str, per: str) -> str:
     if statistic == "count":
         return "counted" if per == "user" else "counted up to the cap"
@@ -262,38 +265,13 @@ def _measured(denominator: Denominator) -> str:
     return f"{value} ({low} to {high})"
 
 
-def printable(name: str) -> str:
-    """A column name without line breaks and control codes, which a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+def account_line(spent: tuple[Spent, ...]) -> tuple[str, str]:
+    """What was spent on what, in one line; delta, if any, pays for one thing."""
+    entries = [entry for entry in spent if entry.unit != "delta"]
+    texts = shown_amounts([entry.amount for entry in entries])
+    parts = ", ".join(f"{entry.what} {text}" for entry, text in zip(entries, texts, strict=True))
+    return f"{entries[0].unit} spent on", parts
 
 
 def _unpack(numbers: tuple[float, ...]) -> float | list[float]:
     return numbers[0] if len(numbers) == 1 else list(numbers)
-
-
-def number(value: float) -> str:
-    """Six significant digits, without an exponent where people write none."""
-    magnitude = abs(value)
-    if magnitude == 0 or 1e-4 <= magnitude < 1e6:
-        return f"{value:.6g}"
-    return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
-
-
-def alike(value: float, *ends: float) -> list[str]:
-    """A value and the ends of its interval, with digits enough to tell these apart."""
-    plain = [number(value), *map(number, ends)]
-    if not ends or not 0.0 < (width := ends[1] - ends[0]) < 1e-3 * abs(value) or abs(value) >= 1e15:
-        return plain
-    decimals = max(2 - math.floor(math.log10(width)), 0)
-    return [f"{one:,.{decimals}f}" for one in (value, *ends)] if decimals <= 12 else plain
-
-
-def readable(given: Any) -> str:
-    if isinstance(given, float):
-        return number(given)
-    if isinstance(given, int) and not isinstance(given, bool):
-        return f"{given:,}"
-    if isinstance(given, list | tuple):
-        more = [f"... ({len(given):,} in all)"] if len(given) > SHOWN else []
-        return ", ".join([*map(readable, given[:SHOWN]), *more])
-    return str(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.errors import InputError, is_real
+from hubermean.readable import labelled, number, printable, readable
 from hubermean.relations import Neighbors
 from hubermean.release import (
     DEFAULT_LEVEL,
     Denominator,
     Interval,
     Release,
-    alike,
+    account_line,
     group_fields,
-    number,
-    printable,
     promise,
-    readable,
     what_is_released,
+    written,
 )
+from hubermean.spending import Spent, has_stages
 
 if TYPE_CHECKING:
     import pandas
@@ -91,6 +91,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
     max_groups: int
     public_keys: bool
     parameters: Mapping[str, Any]
+    spent: tuple[Spent, ...]
     intervals: TableIntervals | None = None
     denominators: Sequence[Denominator] = ()
     refusals: Mapping[int, str] = field(default_factory=dict)
@@ -121,6 +122,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             per=self.per,
             n_users=None,
             parameters=self.parameters,
+            spent=self.spent,
             interval_rule=None if self.intervals is None else Row(table=self, number=row),
             statistic=self.statistic,
             denominator=self.denominators[row] if self.denominators else None,
@@ -174,6 +176,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             "max_groups": self.max_groups,
             "public_keys": self.public_keys,
             "parameters": dict(self.parameters),
+            "spent": [asdict(entry) for entry in self.spent],
             "promise": self.promise,
             "rows": [row.to_dict() for row in self],
         }
@@ -234,7 +237,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             details = row.interval_details()
             for place, value in enumerate(row.values):
                 ends = () if details is None else (details.low[place], details.high[place])
-                text, *shown_ends = alike(value, *ends)
+                text, *shown_ends = written(self.statistic, value, *ends)
                 cells.append(text)
                 if self.intervals is not None:
                     cells.append(" to ".join(shown_ends))
@@ -258,12 +261,16 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             ("promise", self.promise),
             ("mechanism", self.mechanism),
         ]
+        if has_stages(self.spent):
+            lines.append(account_line(self.spent))
         lines += [(name.replace("_", " "), readable(given)) for name, given in self.parameters.items()]
         return lines
 
-    def _more(self) -> str:
+    @property
+    def more(self) -> str:
+        """That there are more groups than are shown; empty if there are not."""
         hidden = len(self) - ROWS_SHOWN
-        return f"... and {hidden:,} more groups: to_polars(), to_pandas(), to_arrow(), to_dict()"
+        return f"... and {hidden:,} more groups" if hidden > 0 else ""
 
     def __repr__(self) -> str:
         headings, rows = self.shown()
@@ -278,11 +285,9 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             return "  ".join(padded).rstrip()
 
         lines = [line(headings), line(["-" * width for width in widths]), *map(line, rows)]
-        if len(self) > ROWS_SHOWN:
-            lines.append(self._more())
-        facts = self.facts()
-        width = max(len(label) for label, _ in facts)
-        return "\n".join([*lines, "", *(f"{label:<{width}}  {text}" for label, text in facts)])
+        if self.more:
+            lines.append(f"{self.more}: to_polars(), to_pandas(), to_arrow(), to_dict()")
+        return "\n".join([*lines, "", labelled(self.facts())])
 
     def _repr_html_(self) -> str:
         headings, rows = self.shown()
@@ -292,7 +297,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             "<tr>" + "".join(f'<td style="{cell}">{html.escape(one)}</td>' for one in row) + "</tr>"
             for row in rows
         )
-        more = f"<p>{self._more()}</p>" if len(self) > ROWS_SHOWN else ""
+        more = f"<p>{self.more}</p>"
         facts = "".join(
             f'<tr><th style="{cell};font-weight:normal;opacity:0.7;vertical-align:top">{html.escape(label)}</th>'
             f'<td style="{cell};max-width:46em;white-space:normal">{html.escape(text)}</td></tr>'

@@ -14,6 +14,7 @@ from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
+from hubermean.spending import whole_budget
 from hubermean.user_table import UserTable
 
 _NOBODY = "there are no users: no record has a value in the user column; check its name"
@@ -37,6 +38,7 @@ def release_table(
         per=request.per,
         n_users=facts.n_users,
         parameters=_parameters(outcome.parameters, noise),
+        spent=outcome.spent or whole_budget(request.epsilon, request.delta, what=f"the {statistic}"),
         interval_rule=outcome.interval_rule,
         statistic=statistic,
         denominator=outcome.denominator,
@@ -89,6 +91,8 @@ def release_groups(
         raise InputError(_NOBODY)
     outcome = prepare_groups(chosen, division, facts, pool).run(table, noise)
     parameters = {**outcome.parameters, **division.parameters()}
+    left = division.means
+    spent = outcome.spent or whole_budget(left.epsilon, left.delta, what=f"the {statistic}")
     return ReleaseTable(
         by=grouping.by,
         keys=tuple(outcome.keys),
@@ -103,6 +107,7 @@ def release_groups(
         max_groups=grouping.max_groups,
         public_keys=public,
         parameters=_parameters(parameters, noise),
+        spent=division.account(spent),
         intervals=outcome.intervals,
         denominators=() if outcome.denominators is None else outcome.denominators.denominators(),
         refusals=outcome.refusals,

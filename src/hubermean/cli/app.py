@@ -12,25 +12,29 @@ import typer
 from hubermean._version import __version__
 from hubermean.cli.audit import audit
 from hubermean.cli.check import check
+from hubermean.cli.count import count
+from hubermean.cli.demo import demo
 from hubermean.cli.doctor import doctor
 from hubermean.cli.plan import plan
 from hubermean.cli.release import release
+from hubermean.cli.wording import spoken
 from hubermean.errors import HubermeanError, InputError
 
 INTERNAL_ERROR = 70  # sysexits' EX_SOFTWARE: a bug of ours, not of the input
 
 app = typer.Typer(
     name="hubermean",
-    help="Means that are differentially private for whole people.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 app.command()(release)
+app.command()(count)
 app.command()(plan)
 app.command()(audit)
 app.command()(check)
 app.command()(doctor)
+app.command()(demo)
 
 
 def _version(wanted: bool) -> None:
@@ -45,7 +49,12 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Means that are differentially private for whole people."""
+    """Means that are differentially private for whole people.
+
+    [bold]A first look[/bold]
+
+      hubermean demo
+    """
 
 
 def main() -> None:
@@ -61,9 +70,10 @@ def main() -> None:
             typer.echo(json.dumps({"released": False, "reason": "wrong usage; see hubermean --help"}))
         raise
     except HubermeanError as error:
+        reason = spoken(str(error), sys.argv[1:])
         if "--json" in sys.argv:
-            typer.echo(json.dumps({"released": False, "reason": str(error)}))
-        typer.echo(f"error: {error}", err=True)
+            typer.echo(json.dumps({"released": False, "reason": reason}))
+        typer.echo(f"error: {reason}", err=True)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - its text might quote data, so only the place is shown
         place = traceback.extract_tb(error.__traceback__)[-1]

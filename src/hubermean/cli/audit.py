@@ -8,51 +8,83 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hubermean.auditing import audit as run_audit
+from hubermean.cli.options import (
+    AUDITED,
+    DATA,
+    PRIVACY,
+    AsJson,
+    Bounds,
+    Delta,
+    Epsilon,
+    Neighbors,
+    Per,
+    Quiet,
+    Radius,
+    RecordCap,
+    Threshold,
+    check_output,
+    one_of,
+)
 from hubermean.cli.render import console, print_table
 
 BROKEN = 4
+SEARCH = "Search"
 
 
 def audit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help="'tuned', 'clipped', 'exact', 'tested', 'smooth', 'winsorized', 'paper-literal' or 'auto'."
+            metavar="NAME",
+            help="One of " + ", ".join(f"'{name}'" for name in AUDITED) + ".",
+            autocompletion=one_of(AUDITED),
+            rich_help_panel=PRIVACY,
         ),
     ] = "auto",
-    epsilon: Annotated[float, typer.Option(help="Promised epsilon.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Promised delta.")] = 0.0,
-    per: Annotated[str, typer.Option(help="'user' or 'record', as for release.")] = "user",
-    neighbors: Annotated[
-        str, typer.Option(help="'replace-user', 'replace-values' or 'add-remove'.")
-    ] = "replace-user",
-    columns: Annotated[int, typer.Option(help="Number of value columns.")] = 1,
-    users: Annotated[int | None, typer.Option(help="Users per world; as few as work if left out.")] = None,
-    bounds: Annotated[
-        tuple[float, float] | None, typer.Option(help="Public LOW HIGH, for 'clipped'.")
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 0.0,
+    per: Per = "user",
+    neighbors: Neighbors = "replace-user",
+    columns: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Number of value columns.", rich_help_panel=DATA)
+    ] = 1,
+    users: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER", help="Users per world; as few as work if left out.", rich_help_panel=DATA
+        ),
     ] = None,
-    record_cap: Annotated[
-        int | None, typer.Option(help="Public cap on the records a user counts for.")
-    ] = None,
-    threshold: Annotated[float | None, typer.Option(help="Public threshold.")] = None,
-    radius: Annotated[float | None, typer.Option(help="Public radius.")] = None,
-    pairs: Annotated[int, typer.Option(help="Pairs of neighbours to judge.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic worlds.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    bounds: Bounds = None,
+    record_cap: RecordCap = None,
+    threshold: Threshold = None,
+    radius: Radius = None,
+    pairs: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Pairs of neighbours to judge.", rich_help_panel=SEARCH)
+    ] = 2000,
+    seed: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Seed of the synthetic worlds.", rich_help_panel=SEARCH)
+    ] = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Search for neighbours on which a mechanism gives away more than it promises. Reads no data.
 
     Exit code 4 means that a promise is broken.
 
-    [bold]Example[/bold]: hubermean audit --mechanism exact --epsilon 1 --threshold 1 --radius 100
+    [bold]Examples[/bold]
+
+      hubermean audit --mechanism exact --epsilon 1 --threshold 1 --radius 100
+
+      hubermean audit --mechanism clipped --epsilon 0.5 --bounds 0 10 --quiet
     """
+    check_output(as_json=as_json, quiet=quiet)
     with Progress(
         TextColumn("judging pairs"),
         BarColumn(),
         MofNCompleteColumn(),
         console=console(stderr=True),
         transient=True,
-        disable=as_json or not console(stderr=True).is_terminal,
+        disable=as_json or quiet or not console(stderr=True).is_terminal,
     ) as bar:
         task = bar.add_task("", total=pairs)
         result = run_audit(
@@ -73,6 +105,8 @@ def audit(
         )
     if as_json:
         typer.echo(result.to_json(indent=2))
+    elif quiet:
+        typer.echo("kept" if result.kept else "broken")
     else:
         print_table("Audit", ("", ""), result.rows())
     if not result.kept:

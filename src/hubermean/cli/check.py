@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hubermean.cli.options import DATA, AsJson, File
 from hubermean.cli.render import print_table
 from hubermean.ingest.inspect import UnsafeInspection, unsafe_inspection
 
@@ -18,14 +19,29 @@ WARNING = (
 
 
 def check(
-    file: Annotated[str, typer.Argument(help="Parquet, CSV or JSON lines; a path or a quoted pattern.")],
+    file: File,
     user: Annotated[
-        list[str] | None, typer.Option(help="Column that identifies a user; repeat for several.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column that identifies a user; repeat for several.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
-    value: Annotated[list[str] | None, typer.Option(help="Column to look at; repeat for several.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column to look at; repeat for several.", rich_help_panel=DATA),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Look at a file before releasing from it. [bold]Not private[/bold]: for the data's owner only."""
+    """Look at a file before releasing from it. [bold]Not private[/bold]: for the data's owner only.
+
+    [bold]Examples[/bold]
+
+      hubermean check trips.parquet
+
+      hubermean check trips.parquet --user rider_id --value fare
+    """
     seen = unsafe_inspection(file, user=user or None, value=value or [])
     if as_json:
         shown = {"private": False, **_finite(dataclasses.asdict(seen))}

@@ -9,11 +9,11 @@ import platform
 import tempfile
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Annotated
 
 import typer
 
 from hubermean._version import __version__
+from hubermean.cli.options import AsJson, Quiet, check_output
 from hubermean.cli.render import console, print_table
 from hubermean.errors import InputError
 
@@ -32,8 +32,16 @@ PACKAGES = (
 )
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
-    """Check that noise, exact arithmetic and the data engine work on this machine."""
+def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Check that noise, exact arithmetic and the data engine work on this machine.
+
+    [bold]Examples[/bold]
+
+      hubermean doctor
+
+      hubermean doctor --quiet
+    """
+    check_output(as_json=as_json, quiet=quiet)
     results = [(what, _passes(test)) for what, test in CHECKS]
     versions = [("hubermean", __version__), ("Python", platform.python_version())]
     versions += [(package, _installed(package)) for package in PACKAGES]
@@ -42,6 +50,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON."
         typer.echo(
             json.dumps({"healthy": healthy, "checks": dict(results), "versions": dict(versions)}, indent=2)
         )
+    elif quiet:
+        typer.echo("ready" if healthy else "not ready")
     else:
         print_table(
             "Checks", ("check", "result"), [(what, "ok" if passed else "FAILED") for what, passed in results]

@@ -11,6 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from hubermean import planning
+from hubermean.cli.options import (
+    DATA,
+    KNOWN,
+    OUTPUT,
+    AsJson,
+    Bounds,
+    Delta,
+    Epsilon,
+    Neighbors,
+    Per,
+    Quiet,
+    RecordCap,
+    check_output,
+)
 from hubermean.cli.render import console
 from hubermean.planning.words import command, headings, notes, table, title
 
@@ -20,40 +34,61 @@ _SHORTEST_SCALE, _LONGEST_SCALE = 1.1, 100.0
 
 
 def plan(
-    users: Annotated[int, typer.Option(help="How many users to expect.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon.")],
-    delta: Annotated[float, typer.Option(help="Privacy budget delta.")] = 0.0,
-    columns: Annotated[int, typer.Option(help="How many columns are released together.")] = 1,
-    scale: Annotated[float, typer.Option(help="Standard deviation of user means, a guess.")] = 1.0,
+    users: Annotated[
+        int, typer.Option(metavar="NUMBER", help="How many users to expect.", rich_help_panel=DATA)
+    ],
+    epsilon: Epsilon,
+    delta: Delta = 0.0,
+    columns: Annotated[
+        int,
+        typer.Option(metavar="NUMBER", help="How many columns are released together.", rich_help_panel=DATA),
+    ] = 1,
+    scale: Annotated[
+        float,
+        typer.Option(
+            metavar="NUMBER", help="Standard deviation of user means, a guess.", rich_help_panel=DATA
+        ),
+    ] = 1.0,
     threshold: Annotated[
         float | None,
-        typer.Option(help="Public threshold; by default 3 scales, times sqrt(columns) for joint mechanisms."),
+        typer.Option(
+            metavar="NUMBER",
+            help="Public threshold; by default 3 scales, times sqrt(columns) for joint mechanisms.",
+            rich_help_panel=KNOWN,
+        ),
     ] = None,
     radius: Annotated[
         float | None,
-        typer.Option(help="Public bound: the mean lies within this distance of 0; by default 1e6 scales."),
+        typer.Option(
+            metavar="NUMBER",
+            help="Public bound: the mean lies within this distance of 0; by default 1e6 scales.",
+            rich_help_panel=KNOWN,
+        ),
     ] = None,
-    bounds: Annotated[
-        tuple[float, float] | None, typer.Option(help="Public LOW HIGH, for 'clipped'.")
-    ] = None,
-    per: Annotated[
-        str, typer.Option(help="'record': mean over records; 'user': mean of user means.")
-    ] = "user",
-    neighbors: Annotated[
-        str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
-    ] = "replace-user",
-    record_cap: Annotated[
-        int | None, typer.Option(help="Public cap on the records a user counts for.")
-    ] = None,
+    bounds: Bounds = None,
+    per: Per = "user",
+    neighbors: Neighbors = "replace-user",
+    record_cap: RecordCap = None,
     plot: Annotated[
-        str | None, typer.Option(help="Write a figure to this file (.png, .svg or .pdf); needs matplotlib.")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a figure to this file (.png, .svg or .pdf); needs matplotlib.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compare all mechanisms at public parameters, before there is any data.
 
-    [bold]Example[/bold]: hubermean plan --users 10000 --epsilon 1 --delta 1e-6 --columns 3
+    [bold]Examples[/bold]
+
+      hubermean plan --users 10000 --epsilon 1 --delta 1e-6 --columns 3
+
+      hubermean plan --users 500 --epsilon 0.5 --bounds 0 200 --plot plan.svg
     """
+    check_output(as_json=as_json, quiet=quiet)
     comparison = planning.plan(
         n_users=users,
         epsilon=epsilon,
@@ -71,6 +106,9 @@ def plan(
         comparison.plot(plot)
     if as_json:
         typer.echo(comparison.to_json(indent=2))
+        return
+    if quiet:
+        typer.echo("none" if comparison.best is None else comparison.best.mechanism)
         return
     _print(comparison)
     if plot is not None:

@@ -2,92 +2,150 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from hubermean import api
-from hubermean.cli.render import print_release
+from hubermean.cli.options import (
+    DATA,
+    KNOWN,
+    AsJson,
+    Bounds,
+    By,
+    Delta,
+    Epsilon,
+    File,
+    Key,
+    Keys,
+    MaxGroups,
+    Mechanism,
+    MemoryLimit,
+    Neighbors,
+    Per,
+    Quiet,
+    Radius,
+    RecordCap,
+    Report,
+    Threads,
+    Threshold,
+    User,
+    check_output,
+    one_of,
+)
+from hubermean.cli.showing import groups, show, write_report
+from hubermean.report import Destination
 
 
 def release(
-    file: Annotated[str, typer.Argument(help="Parquet, CSV or JSON lines; a path or a quoted pattern.")],
-    user: Annotated[list[str], typer.Option(help="Column that identifies a user; repeat for several.")],
-    value: Annotated[list[str], typer.Option(help="Column to average; repeat for several.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon.")],
-    delta: Annotated[float, typer.Option(help="Privacy budget delta.")] = 0.0,
-    per: Annotated[
-        str, typer.Option(help="'record': mean over records; 'user': mean of user means.")
-    ] = "record",
-    neighbors: Annotated[
-        str, typer.Option(help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.")
-    ] = "replace-user",
-    mechanism: Annotated[
-        str, typer.Option(help="'auto', 'tuned', 'clipped', 'exact', 'tested', 'smooth' or 'winsorized'.")
-    ] = "auto",
-    bounds: Annotated[
-        tuple[float, float] | None, typer.Option(help="Public LOW HIGH that user means are clamped to.")
-    ] = None,
-    record_cap: Annotated[
-        int | None, typer.Option(help="Public cap on the records a user counts for.")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Public distance from the centre beyond which a user mean is an outlier."),
-    ] = None,
+    file: File,
+    user: User,
+    value: Annotated[
+        list[str],
+        typer.Option(metavar="COLUMN", help="Column to average; repeat for several.", rich_help_panel=DATA),
+    ],
+    epsilon: Epsilon,
+    delta: Delta = 0.0,
+    by: By = None,
+    key: Key = None,
+    keys: Keys = None,
+    max_groups: MaxGroups = 1,
+    per: Per = "record",
+    neighbors: Neighbors = "replace-user",
+    mechanism: Mechanism = "auto",
+    bounds: Bounds = None,
+    record_cap: RecordCap = None,
+    threshold: Threshold = None,
     scale: Annotated[
         list[float] | None,
-        typer.Option(help="Public standard deviation of user means; repeat for several columns."),
+        typer.Option(
+            metavar="NUMBER",
+            help="Public standard deviation of user means; repeat for several columns.",
+            rich_help_panel=KNOWN,
+        ),
     ] = None,
-    radius: Annotated[
-        float | None, typer.Option(help="Public bound: the mean lies within this distance of 0.")
-    ] = None,
+    radius: Radius = None,
     likeness: Annotated[
         float | None,
         typer.Option(
-            help="How alike a user's records are: 0, as different as anybody's, to 1, all the same."
+            metavar="NUMBER",
+            help="How alike a user's records are: 0, as different as anybody's, to 1, all the same.",
+            rich_help_panel=KNOWN,
         ),
     ] = None,
     users: Annotated[
-        int | None, typer.Option(help="Public number of users, about right; for 'add-remove'.")
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Public number of users, about right; for 'add-remove'.",
+            rich_help_panel=KNOWN,
+        ),
     ] = None,
-    resolution: Annotated[float | None, typer.Option(help="Public step that values are rounded to.")] = None,
-    non_finite: Annotated[str, typer.Option(help="'drop' or 'clamp' infinite values.")] = "drop",
-    memory_limit: Annotated[str | None, typer.Option(help="Memory for grouping, such as 2GB.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads for grouping.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the release as JSON.")] = False,
+    resolution: Annotated[
+        float | None,
+        typer.Option(metavar="NUMBER", help="Public step that values are rounded to.", rich_help_panel=KNOWN),
+    ] = None,
+    non_finite: Annotated[
+        str,
+        typer.Option(
+            metavar="drop|clamp",
+            help="What becomes of infinite values.",
+            autocompletion=one_of(("drop", "clamp")),
+            rich_help_panel=DATA,
+        ),
+    ] = "drop",
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+    report: Report = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Release a private mean of a file.
 
     Nothing need be known about the values; what is known and public, such as --bounds, saves budget.
 
-    [bold]Examples[/bold]: hubermean release trips.parquet --user rider_id --value fare --epsilon 1
+    [bold]Examples[/bold]
 
-    hubermean release trips.parquet --user rider_id --value fare --epsilon 1 --bounds 0 200 --record-cap 50
+      hubermean release trips.parquet --user rider_id --value fare --epsilon 1
+
+      hubermean release trips.parquet --user rider_id --value fare --epsilon 1 \\
+        --bounds 0 200 --record-cap 50 --report fare.html
+
+      hubermean release trips.parquet --user rider_id --value fare --epsilon 1 \\
+        --by city --key Bern --key Zug --max-groups 2
+
+      hubermean release 'trips-*.csv' --user rider_id --value fare --epsilon 1 \\
+        --value minutes --delta 1e-6 --per user --json
     """
+    check_output(as_json=as_json, quiet=quiet)
+    # Whatever stands in the way of the page is said before anything is spent.
+    destination = None if report is None else Destination.checked(report)
+    options: dict[str, Any] = {
+        "value": value[0] if len(value) == 1 else value,
+        "per": per,
+        "mechanism": mechanism,
+        "bounds": bounds,
+        "threshold": threshold,
+        "scale": scale if scale is None or len(scale) > 1 else scale[0],
+        "radius": radius,
+        "likeness": likeness,
+        "n_users": users,
+        "resolution": resolution,
+        "non_finite": non_finite,
+    }
     result = api.mean(
         file,
         user=user,
-        value=value[0] if len(value) == 1 else value,
         epsilon=epsilon,
         delta=delta,
-        per=per,  # type: ignore[arg-type]  # checked by the API, which names the choices
+        **groups(by, key, keys, max_groups),
         neighbors=neighbors,
-        mechanism=mechanism,
-        bounds=bounds,
         record_cap=record_cap,
-        threshold=threshold,
-        scale=scale if scale is None or len(scale) > 1 else scale[0],
-        radius=radius,
-        likeness=likeness,
-        n_users=users,
-        resolution=resolution,
-        non_finite=non_finite,
         memory_limit=memory_limit,
         threads=threads,
-        progress=not as_json,
+        progress=not (as_json or quiet),
+        **options,
     )
-    if as_json:
-        typer.echo(result.to_json(indent=2))
-    else:
-        print_release(result)
+    show(result, as_json=as_json, quiet=quiet)
+    if destination is not None:
+        write_report(result, destination, source=file, announce=not (as_json or quiet))

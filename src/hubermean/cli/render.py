@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hubermean.release import SHOWN, Release
+from hubermean.readable import SHOWN
+from hubermean.release import Release
+from hubermean.release_table import ReleaseTable
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -19,7 +21,11 @@ def console(*, stderr: bool = False) -> Console:
 def print_release(release: Release) -> None:
     """A release as a two-column table; the released numbers stand out."""
     table = Table(
-        box=box.ROUNDED, show_header=False, title="Private mean", title_justify="left", title_style="bold"
+        box=box.ROUNDED,
+        show_header=False,
+        title=f"Private {release.statistic}",
+        title_justify="left",
+        title_style="bold",
     )
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -29,6 +35,30 @@ def print_release(release: Release) -> None:
         # Text, not markup: column names may hold square brackets.
         table.add_row(Text(label), Text(text, style="bold green" if number < released else ""))
     console().print(table)
+
+
+def print_release_table(release: ReleaseTable) -> None:
+    """The groups as a table, and what is said of all of them beneath it."""
+    headings, rows = release.shown()
+    table = Table(
+        box=box.ROUNDED, title=f"Private {release.statistic}s", title_justify="left", title_style="bold"
+    )
+    keys = len(release.by)
+    for place, heading in enumerate(headings):
+        table.add_column(Text(heading), overflow="fold", justify="left" if place < keys else "right")
+    for row in rows:
+        table.add_row(
+            *(Text(cell, style="bold green" if place == keys else "") for place, cell in enumerate(row))
+        )
+    console().print(table)
+    if release.more:
+        console().print(Text(f"{release.more}; --json prints all"), style="dim")
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    for label, text in release.facts():
+        facts.add_row(Text(label), Text(text))
+    console().print(facts)
 
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

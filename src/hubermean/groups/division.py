@@ -18,6 +18,7 @@ from hubermean.groups.selection import KeySelection
 from hubermean.mechanisms import Request
 from hubermean.privacy import float_down
 from hubermean.relations import Neighbors
+from hubermean.spending import THE_GROUPS, Spent, whole_budget
 
 MOST_GROUPS = 10_000
 _KEYS_PART = Fraction(1, 5)  # of epsilon: what private keys cost
@@ -65,13 +66,14 @@ class Division:
 
     def parameters(self) -> dict[str, Any]:
         """For the release."""
+        return {} if self.selection is None else {"users_for_a_group": self.selection.usual_users}
+
+    def account(self, means: tuple[Spent, ...]) -> tuple[Spent, ...]:
+        """What choosing the groups cost, and then the means."""
         if self.selection is None:
-            return {}
-        return {
-            "epsilon_of_keys": float(self.selection.epsilon * self.changes),
-            "delta_of_keys": float(self.selection.delta * self.changes),
-            "users_for_a_group": self.selection.usual_users,
-        }
+            return means
+        epsilon, delta = self.selection.epsilon * self.changes, self.selection.delta * self.changes
+        return (*whole_budget(float(epsilon), float(delta), what=THE_GROUPS), *means)
 
     def one_group(self) -> Request:
         """What a mechanism that works on one group at a time may spend on each, for one user added or removed.

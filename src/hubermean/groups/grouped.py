@@ -19,6 +19,7 @@ from hubermean.mechanisms import Outcome, Prepared
 from hubermean.noise import NoiseSource
 from hubermean.release import Denominator, Interval, IntervalRule
 from hubermean.release_table import TableIntervals
+from hubermean.spending import Spent
 from hubermean.user_table import UserTable
 
 Floats = NDArray[np.float64]
@@ -48,6 +49,7 @@ class GroupOutcome:
     denominators: Denominators | None = None
     refusals: Mapping[int, str] = field(default_factory=dict)
     mechanism: str | None = None
+    spent: tuple[Spent, ...] = ()
 
 
 class Groups(ABC):

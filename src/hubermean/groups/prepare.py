@@ -10,6 +10,7 @@ from hubermean.groups.tuned import TunedGroups, clipped_for_groups, count_for_gr
 from hubermean.mechanisms import Auto, Clipped, Mechanism, PublicFacts, Tuned
 from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.mechanisms.purse import Purse
+from hubermean.spending import THE_COUNT, THE_MEAN
 
 
 def settled(mechanism: Mechanism, division: Division) -> Mechanism:
@@ -48,12 +49,10 @@ def prepare_groups(
             assert pool_facts is not None
             # One currency: what is left must pay for groups that one user may be in several of.
             steps = mechanism.prepare(division.tuning, pool_facts, purse=Purse.pure(division.tuning.epsilon))
-            finish = (
-                clipped_for_groups(steps, division, facts)
-                if isinstance(mechanism, Tuned)
-                else count_for_groups(steps, division, facts)
-            )
-            groups = TunedGroups(steps=steps, finish=finish, mechanism=mechanism.name)
+            means = isinstance(mechanism, Tuned)
+            finish = (clipped_for_groups if means else count_for_groups)(steps, division, facts)
+            what = THE_MEAN if means else THE_COUNT
+            groups = TunedGroups(steps=steps, finish=finish, mechanism=mechanism.name, what=what)
         case _:
             prepared = mechanism.prepare(division.one_group(), facts)
             groups = OneByOne(

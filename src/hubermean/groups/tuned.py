@@ -35,6 +35,7 @@ class TunedGroups(Groups):
     steps: PreparedTuned
     finish: Finish
     mechanism: str
+    what: str
 
     def law(self, table: GroupTable, keys: Sequence[Key]) -> Law:
         assert table.pool is not None
@@ -45,10 +46,13 @@ class TunedGroups(Groups):
         return self.steps.after_steps(table.pool, last)
 
     def outcome(self, draw: Any, keys: Sequence[Key]) -> GroupOutcome:
-        found, together, rest = self.steps.learned(draw, lambda found: self._together(found, keys))
-        made = together.outcome(rest, keys)
-        parameters = {**made.parameters, **found.parameters(), "epsilon_of_tuning": float(found.spent)}
-        return replace(made, parameters=parameters)
+        learned = self.steps.learned(draw, lambda found: self._together(found, keys))
+        made = learned.made.outcome(learned.draw, keys)
+        return replace(
+            made,
+            parameters={**made.parameters, **learned.found.parameters()},
+            spent=self.steps.account(learned, what=self.what),
+        )
 
     def _together(self, found: Found, keys: Sequence[Key]) -> Together:
         return Together(prepared=self.finish(found, len(keys)), mechanism=self.mechanism)

@@ -1,9 +1,18 @@
 """Rows in, a `UserTable` or a `GroupTable` out: files, SQL and data frames, grouped in exact integers."""
 
 from hubermean.ingest.groups import group_table
-from hubermean.ingest.keys import listed_keys
+from hubermean.ingest.keys import keys_from_file, listed_keys
 from hubermean.ingest.query import SqlQuery, sql
 from hubermean.ingest.read import column_names, user_table
 from hubermean.ingest.reading import Reading
 
-__all__ = ["Reading", "SqlQuery", "column_names", "group_table", "listed_keys", "sql", "user_table"]
+__all__ = [
+    "Reading",
+    "SqlQuery",
+    "column_names",
+    "group_table",
+    "keys_from_file",
+    "listed_keys",
+    "sql",
+    "user_table",
+]

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.ingest.files import literal
-from hubermean.ingest.read import Source
+from hubermean.ingest.files import identifier, literal
+from hubermean.ingest.read import Source, open_source
+from hubermean.ingest.session import quietly
 
 Key = tuple[Any, ...]
 MOST_KEYS = 1_000_000
@@ -42,6 +43,21 @@ def listed_keys(given: Any, by: Sequence[str]) -> list[Key]:
     if len(keys) > MOST_KEYS:
         raise InputError(f"keys may name at most {MOST_KEYS:,} groups")
     return keys
+
+
+def keys_from_file(path: str, by: Sequence[str]) -> list[Key]:
+    """The groups that a file of public keys names, each once."""
+    with open_source(path, (), (), by, memory_limit=None, threads=1) as source:
+        for name in by:
+            source.schema.group(name)
+        columns = ", ".join(identifier(name) for name in by)
+
+        def rows() -> list[Key]:
+            return source.run(f"SELECT {columns} FROM {source.name}").fetchall()
+
+        found = quietly(rows, f"{path} could not be read to the end; check that it is complete")
+        present = (tuple(decoded(one, source) for one in row) for row in found if None not in row)
+        return list(dict.fromkeys(present))
 
 
 def _listed(given: Any) -> list[Any]:

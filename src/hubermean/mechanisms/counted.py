@@ -27,6 +27,7 @@ from hubermean.mechanisms.weights import check_cap, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import float_down, laplace_scale
 from hubermean.release import Interval
+from hubermean.spending import THE_COUNT
 from hubermean.user_table import IntArray, UserTable
 
 Floats = NDArray[np.float64]
@@ -108,10 +109,13 @@ class PreparedTunedCount(PreparedTuned):
         return self.after_steps(table, lambda found: self.counted(found).law(table))
 
     def outcome(self, draw: Any) -> Outcome:
-        found, made, rest = self.learned(draw, self.counted)
-        outcome = made.outcome(rest)
-        parameters = {**outcome.parameters, **found.parameters(), "epsilon_of_tuning": float(found.spent)}
-        return replace(outcome, parameters=parameters)
+        learned = self.learned(draw, self.counted)
+        outcome = learned.made.outcome(learned.draw)
+        return replace(
+            outcome,
+            parameters={**outcome.parameters, **learned.found.parameters()},
+            spent=self.account(learned, what=THE_COUNT),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

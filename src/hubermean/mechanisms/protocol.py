@@ -22,6 +22,7 @@ from hubermean.laws import Law
 from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.release import Denominator, IntervalRule
+from hubermean.spending import Spent
 from hubermean.user_table import IntArray, UserTable
 
 Per = Literal["record", "user"]
@@ -138,6 +139,7 @@ class Outcome:
     """What left the mechanism: all of it released or public.
 
     `mechanism` is the name of the mechanism that made it, where that is not the one that was asked for.
+    `spent` says what the budget was spent on; empty where all of it went at once.
     """
 
     values: tuple[float, ...]
@@ -145,6 +147,7 @@ class Outcome:
     interval_rule: IntervalRule | None = None
     mechanism: str | None = None
     denominator: Denominator | None = None
+    spent: tuple[Spent, ...] = ()
 
 
 class Prepared(ABC):

@@ -7,11 +7,14 @@ column or two pure epsilon goes further. Proof: proofs/tuning.md, Theorem 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from hubermean.mechanisms.account import account
 from hubermean.privacy import float_down, largest_rho
+from hubermean.spending import Spent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +51,7 @@ class Purse:
         if self.accounting == "pure":
             return part * float(self.total)
         return math.sqrt(2.0 * part * float(self.total))
+
+    def account(self, prices: Iterable[tuple[str, Fraction]], delta: float) -> tuple[Spent, ...]:
+        """What the prices paid for."""
+        return account(prices, unit="epsilon" if self.accounting == "pure" else "rho", delta=delta)

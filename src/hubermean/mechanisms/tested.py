@@ -20,6 +20,7 @@ import numpy as np
 
 from hubermean.errors import InputError, NotReleased, is_real
 from hubermean.laws import Gate, Law, NoisySum, Staged
+from hubermean.mechanisms.account import WEIGHT, account
 from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
 from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
 from hubermean.mechanisms.margin import MOST_USERS, MarginPlan, TotalWeight, least_users
@@ -29,6 +30,7 @@ from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import laplace_scale
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
+from hubermean.spending import Spent
 from hubermean.user_table import UserTable
 
 SHARE = 0.9
@@ -286,7 +288,20 @@ class PreparedTested(Prepared):
         # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
         values = tuple(shrink * value for value in noisy)
-        return Outcome(values=values, parameters=parameters, interval_rule=rule)
+        return Outcome(
+            values=values,
+            parameters=parameters,
+            interval_rule=rule,
+            spent=self.account("the test and the mean"),
+        )
+
+    def account(self, rest: str) -> tuple[Spent, ...]:
+        """What was spent on the weight, if that was measured, and on what was done with the rest."""
+        weighing = (
+            Fraction(_WEIGHING_SHARE * self.request.epsilon) if self.weighing is not None else Fraction(0)
+        )
+        prices = [(WEIGHT, weighing), (rest, Fraction(self.epsilon))]
+        return account(prices, unit="epsilon", delta=self.request.delta, delta_for=rest)
 
     def measured(self, weight: int) -> dict[str, int]:
         """The measured weight, under the name by which a release states it."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from hubermean.mechanisms.tuning_plan import TIES, TOO_FEW, Found, Planner, Unfi
 from hubermean.mechanisms.tuning_steps import Step, steps_for
 from hubermean.mechanisms.weights import check_cap
 from hubermean.privacy import float_down
+from hubermean.spending import THE_MEAN, Spent
 from hubermean.tuning import LARGEST_TUNED_CAP
 from hubermean.user_table import UserTable
 
@@ -123,6 +125,16 @@ def _cheaper(request: Request, facts: PublicFacts, known: KnownValues) -> Planne
 
 
 @dataclass(frozen=True, kw_only=True)
+class Learned(Generic[T]):
+    """What a draw says of the steps: what they found and cost, what that leads to, and the rest of the draw."""
+
+    found: Found
+    made: T
+    draw: Any
+    prices: tuple[tuple[str, Fraction], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreparedTuned(Prepared):
     """The steps decided; what each finds is decided by the draw."""
 
@@ -206,32 +218,45 @@ class PreparedTuned(Prepared):
             request = replace(request, epsilon=rest)
         return self.planner.clipped(found).prepare(request, self.facts)
 
-    def learned(self, draw: Any, last: Callable[[Found], T]) -> tuple[Found, T, Any]:
-        """What the steps found, what that leads to, and the rest of the draw.
+    def learned(self, draw: Any, last: Callable[[Found], T]) -> Learned[T]:
+        """What a draw says of the steps.
 
         Raises:
             NotReleased: it leads nowhere.
         """
         found = self.planner.start
+        prices = []
         try:
             for step in self.steps:
                 step.ready(found)
-                first, draw = draw
+                (first, draw), before = draw, found.spent
                 found = step.learn(found, first)
-            return found, last(found), draw
+                prices.append((step.what, found.spent - before))
+            return Learned(found=found, made=last(found), draw=draw, prices=tuple(prices))
         except (InputError, UnfitError) as reason:
             told = "give bounds=, for a flag (0, 1)" if str(reason) == TIES else self.planner.help
             raise self._refusal(str(reason), told) from None
 
     def outcome(self, draw: Any) -> Outcome:
-        found, made, draw = self.learned(draw, self.clipped)
-        outcome = made.outcome(draw)
-        if self.planner.seeks_place and (np.abs(made.found(draw).shares()) > _AT_THE_END).any():
+        learned = self.learned(draw, self.clipped)
+        outcome = learned.made.outcome(learned.draw)
+        if (
+            self.planner.seeks_place
+            and (np.abs(learned.made.found(learned.draw).shares()) > _AT_THE_END).any()
+        ):
             beyond = "the mean was not found, it may lie further from 0 than radius"
             raise self._refusal(beyond, self.planner.help)
-        unit = "epsilon" if self.planner.purse.accounting == "pure" else "rho"
-        parameters = {**outcome.parameters, **found.parameters(), f"{unit}_of_tuning": float(found.spent)}
-        return replace(outcome, parameters=parameters)
+        return replace(
+            outcome,
+            parameters={**outcome.parameters, **learned.found.parameters()},
+            spent=self.account(learned),
+        )
+
+    def account(self, learned: Learned[Any], *, what: str = THE_MEAN) -> tuple[Spent, ...]:
+        """What the steps cost, and what was left for that which they lead to."""
+        purse = self.planner.purse
+        prices = [*learned.prices, (what, purse.total - learned.found.spent)]
+        return purse.account(prices, self.request.delta)
 
     def _refusal(self, reason: str, told: str) -> NotReleased:
         epsilon, delta = self.request.epsilon, self.request.delta

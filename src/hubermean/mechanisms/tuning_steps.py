@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hubermean.exact import rounded_means
 from hubermean.laws import Choice, Law, NoisySum, Uniform
+from hubermean.mechanisms.account import WEIGHT
 from hubermean.mechanisms.tuning_plan import TIES, Found, Planner, UnfitError
 from hubermean.mechanisms.weights import user_weights
 from hubermean.noise import NoiseLaw
@@ -25,7 +26,10 @@ Floats = NDArray[np.float64]
 
 
 class Step(Protocol):
-    """One private question."""
+    """One private question; `what` names it in the account of the release."""
+
+    @property
+    def what(self) -> str: ...
 
     def ready(self, found: Found) -> None:
         """InputError or UnfitError where it cannot be asked after what was found."""
@@ -57,6 +61,7 @@ class CountUsers:
     """The number of users with usable records, where it is private and decides how the cap is sought."""
 
     planner: Planner
+    what = "number of users"
 
     def ready(self, found: Found) -> None:
         """Always."""
@@ -83,6 +88,7 @@ class ChooseCap:
     """The record cap, where counts are private."""
 
     planner: Planner
+    what = "record cap"
 
     def ready(self, found: Found) -> None:
         self.planner.cap_search(found.users or 0.0)
@@ -102,6 +108,7 @@ class MeasureWeight:
     """The weight of all users with usable records; what there is to be spent on spread and place follows from it."""
 
     planner: Planner
+    what = WEIGHT
 
     def ready(self, found: Found) -> None:
         """Always."""
@@ -131,6 +138,7 @@ class ChooseSpread:
 
     planner: Planner
     column: int
+    what = "spread of user means"
 
     def ready(self, found: Found) -> None:
         """Always: the weight that was found is enough, or nothing would have been learned from it."""
@@ -156,6 +164,7 @@ class LookBeyondTies:
 
     planner: Planner
     column: int
+    what = "spread of user means"
 
     def ready(self, found: Found) -> None:
         if found.spreads[self.column] < SHORTEST:
@@ -188,6 +197,7 @@ class ChoosePlace:
 
     planner: Planner
     column: int
+    what = "place of user means"
 
     def ready(self, found: Found) -> None:
         self.planner.place_search(self.column, found)

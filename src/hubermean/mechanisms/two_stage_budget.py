@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from hubermean.errors import InputError
+from hubermean.mechanisms.account import account
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import (
     concentrated_sigma,
@@ -24,8 +25,11 @@ from hubermean.privacy import (
     laplace_scale,
     largest_rho,
 )
+from hubermean.spending import THE_MEAN, Spent
 
 Accounting = Literal["pure", "gaussian", "concentrated"]
+
+CHOICE = "interval of user means"
 
 # Never more than half for the first stage, the share of Levy et al. (2021): beyond, the prediction would pay for
 # insurance against ever rarer misses with noise in every release.
@@ -79,6 +83,15 @@ class Plan:
     def rate(self) -> Fraction:
         """The rate of the exponential mechanism: half its epsilon (Lemma 2)."""
         return Fraction(self.choice) / 2
+
+    def account(self, delta: float) -> tuple[Spent, ...]:
+        """What each stage is paid."""
+        choice, rest = Fraction(self.choice), Fraction(self.rest)
+        if self.accounting == "concentrated":
+            prices = [(CHOICE, self.dimension * choice**2 / 8), (THE_MEAN, rest)]
+            return account(prices, unit="rho")
+        noise = self.dimension * rest if self.accounting == "pure" else rest
+        return account([(CHOICE, self.dimension * choice), (THE_MEAN, noise)], unit="epsilon", delta=delta)
 
     def noise_law(self, sensitivity: int, delta: float) -> NoiseLaw:
         """The noise of one coordinate whose sum moves by at most `sensitivity` between neighbours."""

@@ -17,6 +17,7 @@ from hubermean.mechanisms.exact import PreparedExact
 from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.protocol import Outcome, Prepared
 from hubermean.mechanisms.tested import PreparedTested
+from hubermean.spending import THE_MEAN
 from hubermean.user_table import UserTable
 
 _COLUMNS_KEPT = 16
@@ -66,7 +67,7 @@ class PreparedWeighed(Prepared):
             return replace(self.tested.outcome(draw), mechanism="tested")
         made = self.exact.outcome(answer)
         parameters = {**made.parameters, **self.tested.measured(measured)}
-        return replace(made, mechanism="exact", parameters=parameters)
+        return replace(made, mechanism="exact", parameters=parameters, spent=self.tested.account(THE_MEAN))
 
     def _plan(self, measured: int) -> MarginPlan | None:
         """The plan of `tested` where it is sure to serve and adds less noise than `exact`; else None."""

@@ -272,6 +272,7 @@ class PreparedWinsorized(Prepared):
             values=tuple(float(one * unit) for one in back),
             parameters=self._parameters(len(rotation.signs)),
             interval_rule=rule,
+            spent=self.plan.account(self.request.delta),
         )
 
     def weighted_average(self, midpoint: int, total: int) -> int:

@@ -1,0 +1,127 @@
+"""Pictures of example reports, by day, by night, on a phone and on paper, into docs/img; `make screenshots`.
+
+The data are the made-up trips of `hubermean demo`. Noise is drawn anew, so the numbers differ from run to run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageChops
+
+import hubermean as hm
+from hubermean import report
+from hubermean.cli.example_trips import example_trips
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+IMAGES = Path(__file__).parent / "img"
+TALLEST = 4000
+LIGHT, DARK = "--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """A picture of a page; `top` is how many pixels of its height are kept, if not all."""
+
+    name: str
+    page: Callable[[], str]
+    width: int = 900
+    scheme: str = LIGHT
+    top: int | None = None
+
+
+def one_column() -> str:
+    release = hm.mean(example_trips(), user="rider_id", value="fare", epsilon=1.0)
+    return report.page(release, source="trips.parquet")
+
+
+def two_columns() -> str:
+    release = hm.mean(example_trips(), user="rider_id", value=["fare", "minutes"], epsilon=1.0, delta=1e-6)
+    return report.page(release, source="trips.parquet")
+
+
+SHOTS = (
+    Shot(name="report-light", page=one_column),
+    Shot(name="report-dark", page=one_column, scheme=DARK),
+    Shot(name="report-columns", page=two_columns, top=620),
+    Shot(name="report-phone", page=one_column, width=390, top=1200),
+)
+
+
+def browser() -> str:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        sys.exit(f"no browser found; install one of {', '.join(BROWSERS)} to take pictures")
+    return found
+
+
+def run(options: Sequence[str], page: Path, folder: Path) -> None:
+    """Headless, with a profile of its own that goes with the folder."""
+    fixed = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={folder}/profile",
+    ]
+    subprocess.run([browser(), *fixed, *options, page.as_uri()], check=True, capture_output=True, timeout=120)
+
+
+def take(shot: Shot, folder: Path) -> None:
+    page, picture = folder / f"{shot.name}.html", folder / f"{shot.name}.png"
+    page.write_text(shot.page(), encoding="utf-8")
+    run([f"--screenshot={picture}", f"--window-size={shot.width},{TALLEST}", shot.scheme], page, folder)
+    with Image.open(picture) as taken:
+        whole = without_empty_bottom(taken.convert("RGB"))
+    save(whole.crop((0, 0, whole.width, min(shot.top or whole.height, whole.height))), shot.name)
+
+
+def without_empty_bottom(picture: Image.Image) -> Image.Image:
+    ground = Image.new("RGB", picture.size, picture.getpixel((0, picture.height - 1)))
+    box = ImageChops.difference(picture, ground).getbbox()
+    return picture.crop((0, 0, picture.width, min(box[3] + 24, picture.height))) if box else picture
+
+
+def on_paper() -> str:
+    """The page with the rules of print as those of the screen."""
+    return one_column().replace("@media print", "@media all")
+
+
+def take_sheet(folder: Path) -> None:
+    """As much as fits a sheet of A4, at 96 pixels per inch, within its margins."""
+    width, height, margin = 794, 1123, 60
+    page, picture = folder / "sheet.html", folder / "sheet.png"
+    page.write_text(on_paper(), encoding="utf-8")
+    inside = (width - 2 * margin, height - 2 * margin)
+    run([f"--screenshot={picture}", f"--window-size={inside[0]},{inside[1]}", LIGHT], page, folder)
+    sheet = Image.new("RGB", (width, height), "white")
+    with Image.open(picture) as taken:
+        sheet.paste(taken.convert("RGB"), (margin, margin))
+    save(sheet, "report-print")
+
+
+def save(picture: Image.Image, name: str) -> None:
+    path = IMAGES / f"{name}.png"
+    # A palette makes small files; by coverage, so that colours of small areas are kept.
+    picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
+    print(f"{path.name}: {picture.width} x {picture.height}, {path.stat().st_size / 1000:.0f} kB")
+
+
+def main() -> None:
+    browser()
+    with tempfile.TemporaryDirectory() as folder:
+        for shot in SHOTS:
+            take(shot, Path(folder))
+        take_sheet(Path(folder))
+
+
+if __name__ == "__main__":
+    main()

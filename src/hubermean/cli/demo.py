@@ -1,0 +1,96 @@
+"""`hubermean demo`: a first look with no file at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from hubermean import api
+from hubermean.cli.example_trips import CITIES, RIDERS, example_trips
+from hubermean.cli.options import OUTPUT, PRIVACY, AsJson
+from hubermean.cli.render import console, print_release
+from hubermean.errors import InputError
+from hubermean.release import Release
+
+MADE_UP = "made-up data: no person stands behind it, so its true mean may be shown"
+FILE = "trips.parquet"
+
+
+def demo(
+    epsilon: Annotated[
+        float, typer.Option(metavar="NUMBER", help="Privacy budget epsilon.", rich_help_panel=PRIVACY)
+    ] = 1.0,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            metavar=FILE,
+            help="Keep the made-up trips as a Parquet file, to go on with.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A private mean of made-up trips, beside the true one: a first look that needs no file.
+
+    [bold]Examples[/bold]
+
+      hubermean demo
+
+      hubermean demo --epsilon 0.1
+
+      hubermean demo --save trips.parquet
+    """
+    trips = example_trips()
+    if save is not None:
+        _keep(trips, Path(save))
+    release = api.mean(trips, user="rider_id", value="fare", epsilon=epsilon)
+    truth = float(trips["fare"].to_numpy().mean())
+    if as_json:
+        typer.echo(json.dumps({**release.to_dict(), "data": MADE_UP, "true_mean": truth}, indent=2))
+        return
+    _explain(release, truth, records=trips.num_rows, saved=save)
+
+
+def _keep(trips: Any, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    if path.suffix != ".parquet":
+        raise InputError(f"the trips are kept as Parquet: name a file such as {FILE}, not {path.name!r}")
+    if path.exists():
+        raise InputError(f"{path} exists already; name another file")
+    try:
+        pq.write_table(trips, path)
+    except OSError:
+        raise InputError(f"{path} cannot be written; name another file") from None
+
+
+def _explain(release: Release, truth: float, *, records: int, saved: str | None) -> None:
+    out = console()
+
+    def say(words: str, style: str = "") -> None:
+        out.print(Text(words, style=style))
+
+    say(f"{records:,} trips of {RIDERS:,} riders in {len(CITIES)} cities. This is {MADE_UP}.\n")
+    print_release(release)
+    say(f"\nTrue mean of all fares: {truth:.2f}. A release never shows that; here you may compare.", "bold")
+    say(
+        "Nothing was told but the budget: bounds, and a cap on how many trips of a rider count, were found with a part "
+        "of it. Some riders took hundreds of trips, and yet the answer hides all trips of any one rider. Run it again: "
+        "the noise is drawn anew. Try --epsilon 0.3 for a stronger promise."
+    )
+    if saved is None:
+        say("\nNext, with a file to try things on:")
+        _command(f"hubermean demo --save {FILE}")
+        saved = FILE
+    else:
+        say(f"\nThe trips are in {saved}. Next:")
+    _command(f"hubermean release {saved} --user rider_id --value fare --epsilon 1 --report fare.html")
+
+
+def _command(line: str) -> None:
+    """As one line, however wide the terminal, so that it can be copied."""
+    console().print(Text(f"  {line}", style="bold"), soft_wrap=True)

@@ -1,0 +1,69 @@
+"""What `release` and `count` share: which groups are asked for, and how an answer is printed and written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from hubermean.cli.render import console, print_release, print_release_table
+from hubermean.errors import InputError
+from hubermean.ingest import keys_from_file
+from hubermean.release import Release
+from hubermean.release_table import Refusal, ReleaseTable
+from hubermean.report import Destination, page
+
+NOT_WRITTEN = 74  # sysexits' EX_IOERR: released and printed, but the report is not there
+
+
+def groups(by: list[str] | None, key: list[str] | None, keys: str | None, max_groups: int) -> dict[str, Any]:
+    """The arguments of a release by group."""
+    if key and keys is not None:
+        raise InputError("give --key or --keys, not both")
+    if not by:
+        if key or keys is not None:
+            raise InputError("--key and --keys are for groups; give --by as well")
+        return {"by": None, "max_groups": max_groups}
+    if key and len(by) > 1:
+        raise InputError("with several --by, give the groups in a file, with --keys")
+    listed = keys_from_file(keys, by) if keys is not None else (key or None)
+    return {"by": by, "keys": listed, "max_groups": max_groups}
+
+
+def show(result: Release | ReleaseTable, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        typer.echo(result.to_json(indent=2))
+    elif quiet:
+        if isinstance(result, Release):
+            typer.echo("\n".join(map(repr, result.values)))
+        else:
+            for row in result:
+                typer.echo("\t".join(_bare(row)))
+    elif isinstance(result, Release):
+        print_release(result)
+    else:
+        print_release_table(result)
+
+
+def _bare(row: Release | Refusal) -> list[str]:
+    """The keys of a group and its values; nothing after the keys where none were released."""
+    keys = [" ".join(str(key).split()) for key in (row.group or {}).values()]
+    return keys if isinstance(row, Refusal) else [*keys, *map(repr, row.values)]
+
+
+def write_report(
+    result: Release | ReleaseTable, destination: Destination, *, source: str, announce: bool
+) -> None:
+    """The page, once the release is printed: what was paid for is not lost with it."""
+    try:
+        destination.write(page(result, source=source))
+    except OSError:
+        typer.echo(
+            f"error: the answer is released and printed above, but no report could be written to {destination.path}; "
+            "keep what is printed, since the budget is spent",
+            err=True,
+        )
+        raise typer.Exit(NOT_WRITTEN) from None
+    if announce:
+        console().print(Text(f"The report is in {destination.path}."), soft_wrap=True)

@@ -1,0 +1,79 @@
+"""How names and numbers are written for people."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+SHOWN = 10
+"""Columns, and numbers of a list, that are shown to people; `to_dict` has them all."""
+
+_WIDTH = 110
+_LARGEST_PLAIN, _MOST_DECIMALS = 1e15, 12  # what is larger or finer is written with an exponent
+
+
+def printable(name: str) -> str:
+    """A name without line breaks and control codes, which a terminal or a page would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+
+
+def number(value: float) -> str:
+    """Six significant digits, without an exponent where people write none."""
+    magnitude = abs(value)
+    if magnitude == 0 or 1e-4 <= magnitude < 1e6:
+        return f"{value:.6g}"
+    return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
+
+
+def alike(value: float, *ends: float) -> list[str]:
+    """A value and the ends of its interval, with digits enough to tell these apart."""
+    plain = [number(value), *map(number, ends)]
+    if not ends or not 0.0 < (width := ends[1] - ends[0]) < 1e-3 * abs(value) or abs(value) >= 1e15:
+        return plain
+    decimals = max(2 - math.floor(math.log10(width)), 0)
+    return [f"{one:,.{decimals}f}" for one in (value, *ends)] if decimals <= 12 else plain
+
+
+def to_width(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """A value and an interval around it, in the decimals that its width calls for; the ends rounded outward.
+
+    >>> to_width(16.16761, 15.9, 16.43522), to_width(1947312.3, 1839390.1, 2055234.5)
+    (('16.17', '15.90', '16.44'), ('1,947,312', '1,839,390', '2,055,235'))
+    """
+    width, largest = high - low, max(abs(value), abs(low), abs(high))
+    if not (0.0 < width < math.inf and largest < _LARGEST_PLAIN):
+        return number(value), number(low), number(high)
+    decimals = max(1 - math.floor(math.log10(width)), 0)
+    if decimals > _MOST_DECIMALS:
+        return number(value), number(low), number(high)
+    step = Decimal(1).scaleb(-decimals)
+    rounded = (
+        Decimal(one).quantize(step, rounding)
+        for one, rounding in ((value, ROUND_HALF_EVEN), (low, ROUND_FLOOR), (high, ROUND_CEILING))
+    )
+    first, second, third = (f"{one + 0:,f}" for one in rounded)  # adding 0 makes -0 a plain 0
+    return first, second, third
+
+
+def readable(given: Any) -> str:
+    """A parameter of a release."""
+    if isinstance(given, float):
+        return number(given)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return f"{given:,}"
+    if isinstance(given, list | tuple):
+        more = [f"... ({len(given):,} in all)"] if len(given) > SHOWN else []
+        return ", ".join([*map(readable, given[:SHOWN]), *more])
+    return str(given)
+
+
+def labelled(lines: Sequence[tuple[str, str]]) -> str:
+    """Labelled lines, one beneath the other, long ones wrapped."""
+    width = max(len(label) for label, _ in lines)
+    return "\n".join(
+        textwrap.fill(text, _WIDTH, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2))
+        for label, text in lines
+    )

@@ -1,0 +1,317 @@
+"""`page`: a release as one HTML file with nothing beside it, no scripts, and no request to anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from hubermean._version import __version__
+from hubermean.readable import SHOWN, number, readable
+from hubermean.release import Release
+from hubermean.report.chart import Point, bar, colour_class, comparable, forest, strip
+from hubermean.report.markup import safe, tag
+from hubermean.report.promise import NOT_COVERED, in_plain_words
+from hubermean.report.style import STYLE
+from hubermean.report.subject import NARROW_LEVEL, Line, Subject, Table
+from hubermean.spending import has_stages, shown_amounts
+
+GROUPS_DRAWN = 40
+COLUMNS_DRAWN = 4
+"""Of a table of groups: each has a chart of its own."""
+NO_INTERVAL = (
+    "No interval is offered here: the mechanism has none that would tell nothing more about the data."
+)
+_NAMED = 3  # columns that a heading names
+
+# The browser is told not to fetch anything, should a name ever slip through as markup.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def page(release: Release | Table, *, title: str | None = None, source: str | None = None) -> str:
+    """A release, or a table of releases by group, as one self-contained HTML page.
+
+    Args:
+        release: what is shown; the page holds nothing that is not in it.
+        title: the heading; made of the column names if left out.
+        source: where the data came from; of a path only the file name is shown.
+    """
+    subject = Subject.of(release)
+    heading = title if title is not None else _heading(subject)
+    parts = [
+        _header(subject, heading, source),
+        *_warnings(subject),
+        _answer(subject),
+        *_all_rows(subject),
+        _promise(subject),
+        _budget(subject),
+        _facts(subject),
+        tag(
+            "footer",
+            safe(
+                f"Made with hubermean {__version__}. All that this page holds was released under the promise above "
+                "or was public before."
+            ),
+        ),
+    ]
+    head = "\n".join(
+        [
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f'<meta name="generator" content="hubermean {__version__}">',
+            '<link rel="icon" href="data:,">',
+            tag("title", safe(heading)),
+            f"<style>{STYLE}</style>",
+        ]
+    )
+    body = tag("main", "\n", "\n".join(parts), "\n")
+    return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+
+
+def _heading(subject: Subject) -> str:
+    if len(subject.columns) > _NAMED:
+        named = f"Private {subject.statistic}s of {len(subject.columns):,} columns"
+    else:
+        named = f"Private {subject.statistic} of {' and '.join(subject.columns)}"
+    return f"{named} by {' and '.join(subject.by)}" if subject.is_table else named
+
+
+def _header(subject: Subject, heading: str, source: str | None) -> str:
+    budget = f"epsilon = {number(subject.epsilon)}"
+    if subject.delta > 0.0:
+        budget += f", delta = {number(subject.delta)}"
+    told = f"Differentially private for whole users: {budget}, {subject.neighbors.value}."
+    lines = [tag("h1", safe(heading)), tag("p", safe(told), class_="sub")]
+    if source is not None and (name := _file_name(source)):
+        lines.append(tag("p", safe(f"From {name}."), class_="sub"))
+    return tag("header", *lines)
+
+
+def _file_name(source: str) -> str:
+    """Folders may tell about people and machines; the name of the file is enough."""
+    return re.split(r"[/\\]", source.rstrip("/\\"))[-1]
+
+
+def _warnings(subject: Subject) -> list[str]:
+    if not subject.parameters.get("insecure_noise"):
+        return []
+    told = "Made with seeded noise, for tests: this page is not private."
+    return [_section(None, tag("p", safe(told)), kind="warning")]
+
+
+def _answer(subject: Subject) -> str:
+    return _groups(subject) if subject.is_table else _single(subject)
+
+
+# --- one release ------------------------------------------------------------------------------------------------------
+
+
+def _single(subject: Subject) -> str:
+    """The values large, and their intervals on an axis."""
+    (line,) = subject.lines
+    heroes, all_shown = [], len(subject.columns) <= SHOWN
+    for column, name in enumerate(subject.columns if all_shown else ()):
+        value, interval = line.written(column)
+        words = [
+            tag("div", safe(f"{name}, {subject.what}"), class_="label"),
+            tag("div", safe(value), class_="value"),
+        ]
+        if line.wide is not None:
+            words.append(tag("div", safe(f"{line.wide.level:.0%} interval: {interval}"), class_="range"))
+        if line.behind:
+            words.append(tag("div", safe(f"{subject.behind}: about {line.behind}"), class_="range"))
+        heroes.append(tag("div", *words))
+    several = " several" if len(heroes) > 1 else ""
+    content = [tag("div", *heroes, class_=f"heroes{several}")]
+    points = [line.point(column, name) for column, name in enumerate(subject.columns[:SHOWN])]
+    if line.wide is not None or len(points) > 1:
+        content.append(_intervals(subject, points))
+    else:
+        content.append(_note(NO_INTERVAL))
+    if not all_shown:
+        content.append(_drawn([f"the first {SHOWN} of {len(subject.columns):,} columns"]))
+    return _section(None, *content)
+
+
+def _intervals(subject: Subject, points: Sequence[Point]) -> str:
+    """On one axis where all are of a size, else each on its own."""
+    caption = tag("figcaption", safe(_legend(subject)))
+    if len(points) > 1 and comparable(points):
+        chart = forest(points, name="values", title=f"Private {subject.what} of each column")
+        return tag("figure", chart, caption)
+    figures = []
+    for position, point in enumerate(points):
+        title = f"Private {subject.what} of {point.name}"
+        words = [tag("div", safe(point.name), class_="label")] if len(points) > 1 else []
+        chart = strip(point, name=f"value{position}", title=title)
+        figures.append(tag("div", *words, chart, class_="strip"))
+    return tag("figure", *figures, caption)
+
+
+def _legend(subject: Subject) -> str:
+    interval = subject.interval
+    if interval is None:
+        return NO_INTERVAL
+    return (
+        f"Dot: the released value. Line: {interval.level:.0%} interval; thick part: {NARROW_LEVEL:.0%} interval. "
+        f"They cover {interval.covers}."
+    )
+
+
+# --- a table of groups ------------------------------------------------------------------------------------------------
+
+
+def _groups(subject: Subject) -> str:
+    released = sum(line.reason is None for line in subject.lines)
+    told = f"{_counted(len(subject.lines), 'group')} by {' and '.join(subject.by)}"
+    if released < len(subject.lines):
+        told += f", of which {released:,} released"
+    content = [tag("p", safe(f"{told}; {subject.what} of each."), class_="label")]
+    drawn = subject.lines[:GROUPS_DRAWN]
+    for column, name in enumerate(subject.columns[:COLUMNS_DRAWN]):
+        points = [line.point(column, ", ".join(line.group)) for line in drawn]
+        if not points:
+            break
+        if len(subject.columns) > 1:
+            content.append(tag("h3", safe(name)))
+        title = f"Private {subject.what} of {name} by {' and '.join(subject.by)}"
+        content.append(tag("figure", forest(points, name=f"groups{column}", title=title)))
+    content.append(tag("p", safe(_legend(subject)), class_="note"))
+    left = []
+    if len(subject.lines) > GROUPS_DRAWN:
+        left.append(f"the first {GROUPS_DRAWN} of {len(subject.lines):,} groups")
+    if len(subject.columns) > COLUMNS_DRAWN:
+        left.append(f"the first {COLUMNS_DRAWN} of {len(subject.columns):,} columns")
+    if left:
+        content.append(_drawn(left))
+    return _section(None, *content)
+
+
+def _all_rows(subject: Subject) -> list[str]:
+    """A table of all numbers, where they are not all on top."""
+    interval = subject.interval
+    level = "interval" if interval is None else f"{interval.level:.0%} interval"
+    if subject.is_table:
+        several = len(subject.columns) > 1
+        headings = list(subject.by)
+        for name in subject.columns:
+            headings += [name, f"{name}, {level}" if several else level]
+        if subject.behind is not None:
+            headings.append(subject.behind)
+        rows = [_group_row(line, len(subject.columns), subject.behind is not None) for line in subject.lines]
+        table = _table(headings, rows, words=len(subject.by), caption=f"{subject.what} of each group")
+        return [_section("All groups", table)]
+    if len(subject.columns) <= SHOWN:
+        return []
+    (line,) = subject.lines
+    rows = [
+        tag("tr", tag("th", safe(name), scope="row"), *map(_number_cell, line.written(column)))
+        for column, name in enumerate(subject.columns)
+    ]
+    return [_section("All columns", _table(["column", subject.what, level], rows, words=1))]
+
+
+def _group_row(line: Line, columns: int, behind: bool) -> str:
+    names = [tag("th", safe(key), scope="row") for key in line.group]
+    if line.reason is not None:
+        span = 2 * columns + behind
+        return tag("tr", *names, tag("td", safe(f"not released: {line.reason}"), colspan=span))
+    cells = [cell for column in range(columns) for cell in line.written(column)]
+    cells += [line.behind] if behind else []
+    return tag("tr", *names, *map(_number_cell, cells))
+
+
+# --- what stands behind it --------------------------------------------------------------------------------------------
+
+
+def _promise(subject: Subject) -> str:
+    words = [tag("p", safe(paragraph)) for paragraph in in_plain_words(subject)]
+    words.append(tag("p", safe(f"In one sentence: {subject.promise}"), class_="note"))
+    items = [tag("li", tag("strong", safe(what)), " ", safe(why)) for what, why in NOT_COVERED]
+    return _section("What is promised", *words, tag("h3", "What is not covered"), tag("ul", *items))
+
+
+def _budget(subject: Subject) -> str:
+    """What was spent on what: a bar and a table, or a sentence where there is nothing to compare."""
+    heading = "What the budget was spent on"
+    delta = "".join(
+        tag("p", safe(f"Delta = {number(entry.amount)} was spent on {entry.what}."), class_="note")
+        for entry in subject.spent
+        if entry.unit == "delta"
+    )
+    entries = [entry for entry in subject.spent if entry.unit != "delta"]
+    if not has_stages(subject.spent):
+        told = f"All of epsilon = {number(subject.epsilon)} was spent at once"
+        on = f", on {entries[0].what}." if entries else "."
+        return _section(heading, tag("p", safe(told + on)), delta)
+    unit, whole = entries[0].unit, sum(entry.amount for entry in entries)
+    shares = [entry.amount / whole for entry in entries]
+    amounts = shown_amounts([entry.amount for entry in entries])
+    rows, told_shares = [], []
+    # The last entry is what the budget was for, and has the colour of the answer.
+    colours = [*range(1, len(entries)), 0]
+    for entry, amount, share, colour in zip(entries, amounts, shares, colours, strict=True):
+        percent = f"{share:.1%}" if share >= 0.001 else "below 0.1%"
+        told_shares.append((f"{entry.what}: {amount}, {percent}", share, colour))
+        key = tag(
+            "svg",
+            tag("rect", width="100%", height="100%", rx=2, class_=colour_class(colour)),
+            class_="key",
+            width=12,
+            height=12,
+            aria_hidden="true",
+        )
+        name = tag("th", key, safe(entry.what), scope="row")
+        rows.append(tag("tr", name, _number_cell(amount), _number_cell(percent)))
+    chart = bar(told_shares, name="budget", title=f"What {unit} was spent on")
+    rho = ""
+    if unit == "rho":
+        rho = _note(
+            "Rho is the concentrated budget that epsilon and delta buy together: in it, many steps add up to less."
+        )
+    table = _table(["spent on", unit, "share"], rows, words=1)
+    return _section(heading, tag("figure", chart), table, rho, delta)
+
+
+def _facts(subject: Subject) -> str:
+    """Public parameters, and those that were found privately."""
+    given = [("mechanism", subject.mechanism), ("what is released", subject.what)]
+    given.append(("neighbours", subject.neighbors.value))
+    if subject.n_users is not None:
+        given.append(("users (public)", f"{subject.n_users:,}"))
+    given += [(name.replace("_", " "), readable(one)) for name, one in subject.parameters.items()]
+    rows = [tag("tr", tag("th", safe(name), scope="row"), tag("td", safe(one))) for name, one in given]
+    return _section("Parameters", tag("table", tag("tbody", *rows), class_="facts"))
+
+
+def _section(heading: str | None, *content: str, kind: str | None = None) -> str:
+    title = [tag("h2", safe(heading))] if heading is not None else []
+    return tag("section", *title, *content, class_=kind)
+
+
+def _drawn(parts: Sequence[str]) -> str:
+    return _note(f"Drawn are {' and '.join(parts)}; all are in the table below.")
+
+
+def _note(text: str) -> str:
+    return tag("p", safe(text), class_="note")
+
+
+def _number_cell(text: str) -> str:
+    return tag("td", safe(text), class_="number")
+
+
+def _table(headings: Sequence[str], rows: Iterable[str], *, words: int, caption: str | None = None) -> str:
+    """The first columns hold words, the others numbers."""
+    cells = [
+        tag("th", safe(heading), scope="col", class_="number" if position >= words else None)
+        for position, heading in enumerate(headings)
+    ]
+    title = [tag("caption", safe(caption))] if caption is not None else []
+    inner = tag("table", *title, tag("thead", tag("tr", *cells)), tag("tbody", *rows))
+    return tag("div", inner, class_="scroll")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

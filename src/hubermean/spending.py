@@ -1,0 +1,69 @@
+"""What a budget was spent on: public prices, one entry for each private question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+Unit = Literal["epsilon", "rho", "delta"]
+
+THE_MEAN = "the mean"
+THE_COUNT = "the count"
+THE_GROUPS = "which groups appear"
+
+_DIGITS = 3  # of an amount that is shown to people
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """One entry of the account of a release: what was asked of the data, and its price.
+
+    Prices in rho are of a concentrated budget, which epsilon and delta together pay for. Every price follows from
+    public and released numbers.
+    """
+
+    what: str
+    amount: float
+    unit: Unit
+
+
+def whole_budget(epsilon: float, delta: float, *, what: str = THE_MEAN) -> tuple[Spent, ...]:
+    """The account of a mechanism that spends everything at once."""
+    entries = [Spent(what=what, amount=epsilon, unit="epsilon")]
+    if delta > 0.0:
+        entries.append(Spent(what=what, amount=delta, unit="delta"))
+    return tuple(entries)
+
+
+def has_stages(spent: Iterable[Spent]) -> bool:
+    """Whether there is more to tell than that everything was spent on one thing."""
+    return len({entry.what for entry in spent}) > 1
+
+
+def shown_amounts(amounts: Sequence[float]) -> list[str]:
+    """Amounts of one unit for people, in few digits, which never add up to more than the amounts do.
+
+    The largest bears the rounding of the others.
+
+    >>> shown_amounts([0.2 / 3, 0.2 / 3, 0.2 / 3, 0.8])
+    ['0.0667', '0.0667', '0.0667', '0.7999']
+    """
+    if not amounts:
+        return []
+    largest = max(range(len(amounts)), key=amounts.__getitem__)
+    texts = [f"{amount:.{_DIGITS}g}" for amount in amounts]
+    rest = sum(map(Fraction, amounts), Fraction(0))
+    rest -= sum(Fraction(text) for position, text in enumerate(texts) if position != largest)
+    if rest > 0:
+        texts[largest] = _digits_down(rest, _DIGITS + 1)
+    return texts
+
+
+def _digits_down(exact: Fraction, digits: int) -> str:
+    """So many significant digits, rounded down; what floats lose in the last place does not count."""
+    exact *= 1 + Fraction(1, 10**12)
+    step = Fraction(10) ** (math.floor(math.log10(exact)) - digits + 1)
+    return f"{float(math.floor(exact / step) * step):.{digits}g}"

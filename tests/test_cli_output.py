@@ -1,0 +1,331 @@
+"""What the command line prints and writes: bare answers, pages, help, completion, a first look, and its own words."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import hubermean as hm
+from hubermean.cli.app import app, main
+from hubermean.cli.options import AUDITED, MECHANISMS
+from hubermean.cli.wording import PARAMETERS, flag, spoken
+from hubermean.mechanisms.registry import BY_NAME
+
+PROGRAM = str(Path(sys.executable).with_name("hubermean"))
+GOOD = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "-5", "5", "--record-cap", "2"]
+PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+COMMANDS = ("release", "plan", "audit", "check", "doctor", "demo")
+
+
+def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pq.write_table(
+        pa.table({"u": [1, 1, 2, 3], "v": [1.0, 2.0, 3.0, 4.0], "w": [1, 2, 3, 4]}), tmp_path / "t.parquet"
+    )
+    return tmp_path
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", [[], ["--json"], ["--quiet"]], ids=str)
+def test_a_report_is_written_beside_what_is_printed(output: list[str], folder: Path) -> None:
+    shown = run("release", "t.parquet", *GOOD, "--report", "out.html", *output, cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    page = (folder / "out.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "From t.parquet." in page
+    assert str(folder) not in page
+    if not output:
+        assert "The report is in out.html." in shown.stdout
+    if output == ["--json"]:
+        assert json.loads(shown.stdout)["released"] is True
+    if output == ["--quiet"]:
+        assert -5 <= float(shown.stdout) <= 5
+    assert sorted(path.name for path in folder.iterdir()) == ["out.html", "t.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        ("no/such/place.html", "there is no folder no/such for the report; make it first"),
+        (".", "is a folder"),
+        ("t.parquet", "must end in .html"),
+        ("locked.html", "may not be written to"),
+    ],
+)
+def test_a_report_that_cannot_be_written_costs_nothing(
+    place: str,
+    sentence: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Refused before the data is so much as opened."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("the budget was spent")
+
+    before = (folder / "t.parquet").read_bytes()
+    (folder / "locked.html").write_text("mine")
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: access(path, mode) and Path(path).name != "locked.html"
+    )
+    monkeypatch.setattr("hubermean.api.mean", never)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        sys, "argv", ["hubermean", "release", "t.parquet", *GOOD, "--report", place, "--json"]
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert json.loads(printed.out)["released"] is False
+    assert (folder / "t.parquet").read_bytes() == before
+    assert (folder / "locked.html").read_text() == "mine"
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_release_whose_report_is_lost_is_still_printed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        sys, "argv", ["hubermean", "release", "t.parquet", *GOOD, "--report", "out.html", "--json"]
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 74
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["released"] is True
+    assert printed.err.count("\n") == 1
+    assert "no report could be written to out.html" in printed.err
+    assert [path.name for path in folder.iterdir()] == ["t.parquet"]
+
+
+# --- printing less ----------------------------------------------------------------------------------------------------
+
+
+def test_quiet_prints_bare_values_one_per_line(folder: Path) -> None:
+    shown = run("release", "t.parquet", *GOOD, "--value", "w", "--quiet", cwd=folder)
+    assert shown.returncode == 0
+    assert shown.stderr == ""
+    assert len(list(map(float, shown.stdout.splitlines()))) == 2
+    failed = run("release", "nowhere.parquet", *GOOD, "--quiet", cwd=folder)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr.startswith("error: there is no file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["plan", "--users", "10000", "--epsilon", "1", "--bounds", "0", "1"], r"[a-z]+\n"),
+        (["audit", "--mechanism", "clipped", "--bounds", "0", "1", "--pairs", "20"], "kept\n"),
+        (["doctor"], "ready\n"),
+    ],
+)
+def test_quiet_is_the_answer_alone(arguments: list[str], answer: str) -> None:
+    shown = CliRunner().invoke(app, [*arguments, "--quiet"])
+    assert shown.exit_code == 0
+    assert re.fullmatch(answer, shown.output)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["release", "t.parquet", *GOOD], ["plan", "--users", "9", "--epsilon", "1"], ["audit"], ["doctor"]],
+)
+def test_json_and_quiet_exclude_each_other(arguments: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*arguments, "--json", "--quiet"])
+    assert isinstance(shown.exception, hm.InputError)
+    assert "--json or --quiet" in str(shown.exception)
+
+
+# --- help and completion ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples_to_copy(command: str) -> None:
+    """Each on a line of its own at 80 columns, parsed by the very command."""
+    shown = CliRunner().invoke(app, [command, "--help"], env=PLAIN)
+    assert shown.exit_code == 0
+    before_panels = shown.stdout.split("╭")[0]
+    joined = re.sub(r"\\ *\n *", "", before_panels.split("Examples")[1])
+    examples = [line.strip() for line in joined.splitlines() if line.strip()]
+    assert examples
+    known = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
+    flags = {name for option in known.params for name in option.opts}
+    for example in examples:
+        words = example.split()
+        assert words[:2] == ["hubermean", command], example
+        assert {word for word in words if word.startswith("--")} <= flags, example
+
+
+def test_options_are_grouped() -> None:
+    shown = CliRunner().invoke(app, ["release", "--help"], env=PLAIN).stdout
+    titles = re.findall(r"╭─ ([\w ]+?) ─", shown)
+    assert titles == ["Arguments", "Options", "Data", "Privacy", "What is known", "Output"]
+
+
+def test_the_names_of_mechanisms_are_those_of_the_registry() -> None:
+    assert set(MECHANISMS) == set(BY_NAME)
+    assert set(AUDITED) == set(BY_NAME) | {"paper-literal"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["hubermean", ""], set(COMMANDS)),
+        (["hubermean", "release", "t.csv", "--per", ""], {"record", "user"}),
+        (["hubermean", "release", "t.csv", "--neighbors", "replace-u"], {"replace-user"}),
+        (["hubermean", "release", "t.csv", "--mechanism", ""], set(MECHANISMS)),
+        (["hubermean", "audit", "--mechanism", "p"], {"paper-literal"}),
+        (["hubermean", "release", "--rep"], {"--report"}),
+    ],
+)
+def test_bash_completes(typed: list[str], offered: set[str]) -> None:
+    shown = run(
+        _HUBERMEAN_COMPLETE="complete_bash", COMP_WORDS=" ".join(typed), COMP_CWORD=str(len(typed) - 1)
+    )
+    assert set(shown.stdout.split()) == offered
+
+
+def test_the_completion_script_asks_for_what_is_answered() -> None:
+    shown = run("--show-completion", "bash")
+    if shown.returncode != 0:  # the shell is found out by its parent process in some versions
+        shown = run("--show-completion")
+    assert "_HUBERMEAN_COMPLETE=complete_bash" in shown.stdout
+    assert shown.stdout.rstrip().endswith("hubermean")
+
+
+# --- a first look -----------------------------------------------------------------------------------------------------
+
+
+def test_demo_shows_the_truth_of_made_up_data_and_says_so() -> None:
+    shown = run("demo", COLUMNS="100")
+    assert shown.returncode == 0, shown.stderr
+    for words in (
+        "made-up data",
+        "fare, mean over records",
+        "True mean of all fares: 16.26",
+        "hubermean release",
+    ):
+        assert words in " ".join(shown.stdout.split())
+
+
+def test_demo_for_machines() -> None:
+    shown = CliRunner().invoke(app, ["demo", "--json", "--epsilon", "50"])
+    assert shown.exit_code == 0
+    made = json.loads(shown.output)
+    assert made["epsilon"] == 50
+    assert "made-up" in made["data"]
+    assert made["value"] == pytest.approx(made["true_mean"], rel=0.1)
+
+
+def test_the_commands_that_demo_names_work(tmp_path: Path) -> None:
+    kept = run("demo", "--save", "trips.parquet", cwd=tmp_path, COLUMNS="200")
+    assert kept.returncode == 0, kept.stderr
+    (command,) = [line.split() for line in kept.stdout.splitlines() if line.startswith("  hubermean release")]
+    shown = run(*command[1:], cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "fare.html").exists()
+    again = run("demo", "--save", "trips.parquet", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+    for name in ("trips.csv", "no/where.parquet"):
+        refused = CliRunner().invoke(app, ["demo", "--save", str(tmp_path / name)])
+        assert isinstance(refused.exception, hm.InputError)
+
+
+def test_made_up_trips_are_the_same_every_time_and_hard_enough() -> None:
+    from hubermean.cli.example_trips import example_trips
+
+    trips = example_trips()
+    assert trips.equals(example_trips())
+    rides = trips["rider_id"].value_counts().field("counts").to_numpy()
+    assert rides.max() > 50 * sorted(rides.tolist())[len(rides) // 2]
+    assert min(trips["fare"].to_pylist()) > 0
+
+
+# --- the words of the command line ------------------------------------------------------------------------------------
+
+
+def test_every_parameter_is_an_option() -> None:
+    """What a message may name can be typed, and what can be typed is known to the translation."""
+    options = typer.main.get_command(app).commands["release"].params  # type: ignore[attr-defined]
+    flags = {name for option in options for name in option.opts}
+    assert {flag(name) for name in PARAMETERS} <= flags
+    of_python = set(inspect.signature(hm.mean).parameters) - {"data", "progress"}
+    assert of_python == set(PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    ("python", "shell"),
+    [
+        ("give record_cap= and bounds=, or radius=", "give --record-cap and --bounds, or --radius"),
+        ("give bounds=(low, high), public limits", "give --bounds LOW HIGH, public limits"),
+        ("bounds must be (low, high), not (5.0, -5.0)", "--bounds must be LOW HIGH, not 5.0 -5.0"),
+        ("give bounds=, for a flag (0, 1)", "give --bounds, for a flag 0 1"),
+        ("use per='user' or neighbors='replace-values'", "use --per user or --neighbors replace-values"),
+        ("n_users is public; leave it out", "--users is public; leave it out"),
+        (
+            "radius=5e3 is too large beside threshold=0.1 here",
+            "--radius 5e3 is too large beside --threshold 0.1 here",
+        ),
+        ("raise epsilon or lower record_cap", "raise epsilon or lower --record-cap"),
+        ("the value of a user and its scale per record", "the value of a user and its scale per record"),
+        (
+            "no column 'record_cap'; columns are: n_users, per=",
+            "no column 'record_cap'; columns are: n_users, per=",
+        ),
+        ("likeness is for per='record'", "--likeness is for --per record"),
+        ("one pair for each: bounds=[...] in Python", "one pair for each: bounds=[...] in Python"),
+        ("there is no file user=1/n_users.csv; check", "there is no file user=1/n_users.csv; check"),
+    ],
+)
+def test_messages_speak_of_options(python: str, shell: str) -> None:
+    assert spoken(python, ["release", "user=1/n_users.csv", "--user", "u"]) == shell
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (["--record-cap", "0"], "error: --record-cap must be"),
+        (["--per", "user"], "error: --record-cap is for --per record; with --per user every"),
+        (["--mechanism", "tested"], "error: --bounds is not used by mechanism 'tested'"),
+        (["--memory-limit", "lots"], "error: --memory-limit must be a size"),
+        (["--non-finite", "keep"], "error: --non-finite must be 'drop' or 'clamp'"),
+    ],
+)
+def test_errors_name_what_was_typed(changed: list[str], sentence: str, folder: Path) -> None:
+    shown = run("release", "t.parquet", *GOOD, *changed, "--json", cwd=folder)
+    assert shown.returncode == 2
+    assert shown.stderr.startswith(sentence), shown.stderr
+    assert shown.stderr == f"error: {json.loads(shown.stdout)['reason']}\n"
