@@ -17,7 +17,7 @@ def safe(text: str) -> str:
 
 
 def tag(name: str, *content: str, **attributes: str | float | None) -> str:
-    """An element of safe content; attributes are made safe here. `class_` is class, `view_box` is view-box.
+    """An element of safe content; attributes are made safe here. `class_` is class, `text_anchor` is text-anchor.
 
     >>> tag("p", safe("a < b"), class_="note")
     '<p class="note">a &lt; b</p>'
