@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling docs wheel clean
+.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling gallery tutorial docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -48,6 +48,12 @@ scaling: $(READY)  ## time and memory against users and columns, into docs/scali
 peers: $(READY)  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; ten minutes
 	-$(PYTHON) benchmarks/peer_runners/make_environments.py
 	$(BIN)/python benchmarks/peers.py --markdown docs/peers.md
+
+gallery: $(READY)  ## the figures of docs/gallery.md, into docs/img/
+	$(BIN)/python benchmarks/gallery.py docs/img
+
+tutorial: $(READY)  ## what the examples of the documentation print, into its pages
+	$(BIN)/python docs/tools/run_examples.py --write
 
 docs: $(READY)  ## the documentation site, into site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -64,7 +64,9 @@ class AsWritten(Extension):
     """Markdown that reads lists and doctests as their writers meant them."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        md.preprocessors.register(_ListsAndDoctests(md), "lists-and-doctests", 100)  # before fences are taken out
+        md.preprocessors.register(
+            _ListsAndDoctests(md), "lists-and-doctests", 100
+        )  # before fences are taken out
 
 
 class _ListsAndDoctests(Preprocessor):
