@@ -40,7 +40,7 @@ def test_every_example_prints_what_its_page_says(harness: ModuleType) -> None:
 def test_a_page_that_is_out_of_date_is_found_and_renewed(tmp_path: Path) -> None:
     right = (
         "Text.\n\n```console\n$ hubermean --version >/dev/null; echo done\ndone\n```\n\n"
-        "```pycon\n>>> 1 + 1\n2\n>>> for one in (1, 2):\n...     print(one)\n...\n1\n2\n```\n"
+        "```pycon\n>>> 1 + 1\n2\n>>> for one in (1, 2):\n...     print(one)\n1\n2\n```\n"
     )
     wrong = right.replace("\ndone\n", "\nready\n").replace(">>> 1 + 1\n2\n", ">>> 1 + 1\n3\n")
     page = tmp_path / "page.md"

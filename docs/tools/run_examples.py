@@ -136,8 +136,6 @@ class _Python:
         shown = ""
         for example in doctest.DocTestParser().get_examples(block):
             prompts = example.source.rstrip("\n").split("\n")
-            if prompts[-1].startswith(" "):  # the prompt wants an empty line after a block
-                prompts.append("")
             shown += (
                 "\n".join([f">>> {prompts[0]}", *(f"... {line}".rstrip() for line in prompts[1:])]) + "\n"
             )
