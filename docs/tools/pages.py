@@ -25,6 +25,7 @@ OUTSIDE = [*sorted(ROOT.glob("proofs/*.md")), ROOT / "CHANGELOG.md"]
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 ITEM = re.compile(r"(?:[-*+]|\d+\.) ")
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)")
+GUARANTEES = "Formal guarantees:"  # a heading of docstrings, beside those that every Google style has
 FENCE = re.compile(r" *(?:```|~~~)")
 
 
@@ -84,7 +85,7 @@ class _ListsAndDoctests(Preprocessor):
                 in_doctest = True
             elif not fenced and ITEM.match(line) and read and _is_paragraph(read[-1]):
                 read.append("")
-            read.append(line)
+            read.append(f"**{line}**" if line == GUARANTEES else line)
         return [*read, "```"] if in_doctest else read
 
 
