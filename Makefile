@@ -56,7 +56,7 @@ tutorial: $(READY)  ## what the examples of the documentation print, into its pa
 	$(BIN)/python docs/tools/run_examples.py --write
 
 docs: $(READY)  ## the documentation site, into site/; open site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build

@@ -3,7 +3,8 @@
 - Proofs and the changelog lie where readers of the repository look for them, and are pages of the site all the
   same. Links between documents are written for the repository; here they are turned towards the site. A link to
   anything else in the repository, such as a source file, would lead nowhere and fails the build.
-- A list may follow a paragraph without a blank line, and a doctest in a docstring is code, not a quotation.
+- A list may follow a paragraph without a blank line, a list within a list is indented by the marker before it, and a
+  doctest in a docstring is code, not a quotation.
 - A page that would load anything from a host fails the build: the site is to be read offline, too.
 """
 
@@ -74,6 +75,7 @@ class _ListsAndDoctests(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         read: list[str] = []
         fenced = in_doctest = False
+        lists = _OpenLists()
         for line in lines:
             if FENCE.match(line):
                 fenced = not fenced
@@ -85,8 +87,28 @@ class _ListsAndDoctests(Preprocessor):
                 in_doctest = True
             elif not fenced and ITEM.match(line) and read and _is_paragraph(read[-1]):
                 read.append("")
-            read.append(f"**{line}**" if line == GUARANTEES else line)
+            read.append(f"**{line}**" if line == GUARANTEES else lists.indented(line, may_open=not fenced))
         return [*read, "```"] if in_doctest else read
+
+
+class _OpenLists:
+    """The lists that are open at a line: what belongs to an item is indented by its marker, here by four spaces."""
+
+    def __init__(self) -> None:
+        self._columns: list[int] = []  # where the text of each open item begins, outermost first
+
+    def indented(self, line: str, *, may_open: bool) -> str:
+        text = line.lstrip(" ")
+        if not text:
+            return line
+        indent = len(line) - len(text)
+        while self._columns and indent < self._columns[-1]:
+            self._columns.pop()
+        beyond = indent - (self._columns[-1] if self._columns else 0)
+        shown = " " * (4 * len(self._columns) + beyond) + text
+        if may_open and beyond < 4 and (marker := ITEM.match(text)):
+            self._columns.append(indent + marker.end())
+        return shown
 
 
 def _is_paragraph(line: str) -> bool:
