@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling screenshots wheel clean
+.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling groups gallery screenshots tutorial docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -52,11 +52,20 @@ peers: $(READY)  ## beside OpenDP, PipelineDP and diffprivlib, in environments o
 	-$(PYTHON) benchmarks/peer_runners/make_environments.py
 	$(BIN)/python benchmarks/peers.py --markdown docs/peers.md
 
+gallery: $(READY)  ## the figures of docs/gallery.md, into docs/img/
+	$(BIN)/python benchmarks/gallery.py docs/img
+
+tutorial: $(READY)  ## what the examples of the documentation print, into its pages
+	$(BIN)/python docs/tools/run_examples.py --write
+
+docs: $(READY)  ## the documentation site, into site/; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build
 
 clean:  ## remove what make made
-	rm -rf $(VENV) dist build demo-data benchmarks/data benchmarks/peer_runners/.venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist build site demo-data benchmarks/data benchmarks/peer_runners/.venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hubermean needs Python 3.11 or newer; set PYTHON=python3.11")'

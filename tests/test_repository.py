@@ -31,7 +31,7 @@ def test_every_dependency_is_pinned() -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "proofs").glob("*.md")]:
+    for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "proofs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
@@ -40,3 +40,11 @@ def test_lemmas_cited_by_code_exist() -> None:
     for module in (ROOT / "src").rglob("*.py"):
         for note in re.findall(r"proofs/([a-z-]+\.md)", module.read_text()):
             assert (ROOT / "proofs" / note).exists(), f"{module.name} cites proofs/{note}"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    import hubermean
+
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    named = set(re.findall(r"(?:^::: |heading: )hubermean\.(\w+)$", pages, re.MULTILINE))
+    assert set(hubermean.__all__) - {"__version__"} <= named

@@ -108,6 +108,7 @@ class Release:
         return pairs[0] if len(pairs) == 1 else pairs
 
     def interval_details(self, level: float = DEFAULT_LEVEL) -> Interval | None:
+        """The interval with its level and what it covers; None where the mechanism offers none."""
         if not is_real(level) or not 0.0 < level < 1.0:
             raise InputError(f"level must lie strictly between 0 and 1, not {level!r}")
         return None if self.interval_rule is None else self.interval_rule.at(level)
@@ -154,6 +155,7 @@ class Release:
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def rows(self) -> list[tuple[str, str]]:

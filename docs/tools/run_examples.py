@@ -1,0 +1,190 @@
+"""Run every example of the documentation and compare what it prints with the text.
+
+    python docs/tools/run_examples.py             # exit code 1 and a difference where a page is out of date
+    python docs/tools/run_examples.py --write     # put what was printed into the pages: `make tutorial`
+
+Pages are those of docs/ that hold blocks of these languages:
+
+- `console`: shell commands after `$ `, with their output. They run in bash, in a folder with the demo's data.
+- `pycon`: Python after `>>> `, with its output; one session per page.
+- `sh`: how to get the software and the data, from a clone. What is run is what those commands come to, given that
+  this environment exists already: the demo, for real.
+
+Noise is fresh in every release, so two readers never see the same digits. Only here it is seeded, by the text of the
+example: the text can then be compared with the program, and changes when the program does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(console|pycon|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
+SETUP = "make demo\n. .venv/bin/activate\ncd demo-data\n"
+DATA = "demo-data"
+PROGRAM = """#!{python}
+import os, sys
+sys.path.insert(0, {tools!r})
+import run_examples
+run_examples.seed_noise(os.environ["EXAMPLE"])
+from hubermean.cli.app import main
+main()
+"""
+
+
+def seed_noise(example: str) -> None:
+    """Take the noise of all releases of this process from a seed made of the example. It then protects nobody.
+
+    The methods of the source are replaced, not the source: releases look as they do with real noise, without the
+    mark that a release with seeded noise carries.
+    """
+    from hubermean.noise import SystemNoise
+    from hubermean.noise.insecure import InsecureSeededNoise
+
+    seeded = InsecureSeededNoise(zlib.crc32(example.encode()))
+    for name in ("discrete_laplace", "discrete_gaussian", "below", "choose"):
+        setattr(SystemNoise, name, staticmethod(getattr(seeded, name)))
+
+
+def pages() -> list[Path]:
+    """The pages of docs/ that hold examples."""
+    return [path for path in sorted((ROOT / "docs").rglob("*.md")) if BLOCK.search(path.read_text())]
+
+
+def renewed(text: str, folder: Path) -> str:
+    """The text of a page with the output of its examples as it is now."""
+    session = _Python()
+    run: dict[str, Callable[[str], str]] = {
+        "console": lambda block: _console(block, folder),
+        "pycon": session.run,
+        "sh": _checked_setup,
+    }
+    return BLOCK.sub(lambda block: f"```{block[1]}\n{run[block[1]](block[2])}```", text)
+
+
+def prepared_folder(folder: Path) -> Path:
+    """Make what the setup leaves: the demo's data; and a program whose noise is seeded."""
+    demo = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if demo.returncode != 0:
+        sys.exit(f"the demo failed:\n{demo.stdout}{demo.stderr}")
+    program = folder / "bin" / "hubermean"
+    program.parent.mkdir()
+    program.write_text(PROGRAM.format(python=sys.executable, tools=str(Path(__file__).parent)))
+    program.chmod(0o755)
+    return folder / DATA
+
+
+def _checked_setup(block: str) -> str:
+    if block != SETUP:
+        sys.exit(f"a block of language sh holds the setup, which is:\n{SETUP}")
+    return block
+
+
+def _console(block: str, folder: Path) -> str:
+    """The commands of a block, each with what it prints now; errors and output as they come on a terminal."""
+    shown = ""
+    for command in COMMAND.findall(block):
+        environment = {
+            **os.environ,
+            "PATH": f"{folder.parent / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "EXAMPLE": command,
+            "COLUMNS": "80",
+            "PYTHONUTF8": "1",
+            "NO_COLOR": "1",
+        }
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=environment,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        shown += f"$ {command}\n" + "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+    return shown
+
+
+class _Python:
+    """A session of Python, as at its prompt."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, object] = {"__name__": "__main__"}
+
+    def run(self, block: str) -> str:
+        shown = ""
+        for example in doctest.DocTestParser().get_examples(block):
+            prompts = example.source.rstrip("\n").split("\n")
+            shown += (
+                "\n".join([f">>> {prompts[0]}", *(f"... {line}".rstrip() for line in prompts[1:])]) + "\n"
+            )
+            shown += "".join(line.rstrip() + "\n" for line in self._printed(example.source).splitlines())
+        return shown
+
+    def _printed(self, source: str) -> str:
+        seed_noise(source)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of data packages; the program's own fail the test suite
+            try:
+                exec(compile(source, "<example>", "single"), self._names)
+            except Exception as error:  # noqa: BLE001 - an example may show any
+                printed.write("Traceback (most recent call last):\n  ...\n")
+                printed.write("".join(traceback.format_exception_only(error)))
+        return printed.getvalue()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the examples of the documentation.")
+    parser.add_argument(
+        "pages", nargs="*", type=Path, help="pages; all of docs/ that hold examples if left out"
+    )
+    parser.add_argument("--write", action="store_true", help="renew the pages")
+    given = parser.parse_args()
+    out_of_date = []
+    chosen = [path.resolve() for path in given.pages] or pages()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = prepared_folder(Path(temporary))
+        os.chdir(folder)
+        for path in chosen:
+            text = path.read_text()
+            now = renewed(text, folder)
+            if now != text:
+                out_of_date.append(path.name)
+                sys.stdout.writelines(
+                    difflib.unified_diff(
+                        text.splitlines(keepends=True), now.splitlines(keepends=True), str(path), "now"
+                    )
+                )
+                if given.write:
+                    path.write_text(now)
+        os.chdir(ROOT)
+    if out_of_date and not given.write:
+        print(f"out of date: {', '.join(out_of_date)}; look at the difference, then run make tutorial")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
