@@ -46,7 +46,7 @@ scaling: $(READY)  ## time and memory against users and columns, into docs/scali
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.svg
 
 screenshots: $(READY)  ## pictures of example reports into docs/img; needs Chromium
-	$(BIN)/python docs/screenshots.py
+	$(BIN)/python docs/tools/screenshots.py
 
 peers: $(READY)  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; ten minutes
 	-$(PYTHON) benchmarks/peer_runners/make_environments.py

@@ -20,7 +20,7 @@ from hubermean import report
 from hubermean.cli.example_trips import example_trips
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-IMAGES = Path(__file__).parent / "img"
+IMAGES = Path(__file__).parent.parent / "img"
 TALLEST = 4000
 LIGHT, DARK = "--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0"
 
