@@ -25,7 +25,7 @@ from hubermean.mechanisms.registry import BY_NAME
 PROGRAM = str(Path(sys.executable).with_name("hubermean"))
 GOOD = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "-5", "5", "--record-cap", "2"]
 PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-COMMANDS = ("release", "plan", "audit", "check", "doctor", "demo")
+COMMANDS = ("release", "count", "plan", "audit", "check", "doctor", "demo")
 
 
 def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -191,7 +191,7 @@ def test_help_has_examples_to_copy(command: str) -> None:
 def test_options_are_grouped() -> None:
     shown = CliRunner().invoke(app, ["release", "--help"], env=PLAIN).stdout
     titles = re.findall(r"╭─ ([\w ]+?) ─", shown)
-    assert titles == ["Arguments", "Options", "Data", "Privacy", "What is known", "Output"]
+    assert titles == ["Arguments", "Options", "Data", "Privacy", "Groups", "What is known", "Output"]
 
 
 def test_the_names_of_mechanisms_are_those_of_the_registry() -> None:
@@ -279,11 +279,15 @@ def test_made_up_trips_are_the_same_every_time_and_hard_enough() -> None:
 
 def test_every_parameter_is_an_option() -> None:
     """What a message may name can be typed, and what can be typed is known to the translation."""
-    options = typer.main.get_command(app).commands["release"].params  # type: ignore[attr-defined]
-    flags = {name for option in options for name in option.opts}
-    assert {flag(name) for name in PARAMETERS} <= flags
-    of_python = set(inspect.signature(hm.mean).parameters) - {"data", "progress"}
-    assert of_python == set(PARAMETERS)
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    calls = {"release": hm.mean, "count": hm.count, "audit": hm.audit}
+    flags = {name: {given for option in commands[name].params for given in option.opts} for name in calls}
+    assert {flag(name) for name in PARAMETERS} <= set().union(*flags.values())
+    for name, call in calls.items():
+        own = set(inspect.signature(call).parameters) - {"data", "progress"}
+        missing = {flag(one) for one in own} - flags[name]
+        assert not missing, f"hubermean {name} cannot say {missing}"
+        assert name == "audit" or own <= set(PARAMETERS)
 
 
 @pytest.mark.parametrize(

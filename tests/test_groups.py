@@ -422,6 +422,32 @@ def test_nothing_need_be_known(neighbors: str) -> None:
         hm.mean(data.slice(0, 90), user="user", value="value", by="group", keys=[0, 1], epsilon=1)
 
 
+def test_bounds_suit_groups_that_lie_apart() -> None:
+    """One user in ten is in a group far from the others: bounds from the spread of most would cut it off."""
+    rng = np.random.default_rng(10)
+    places = np.where(rng.random(20_000) < 0.1, 1, 0)
+    data = pa.table(
+        {"user": np.arange(20_000), "group": places, "value": 8.0 * places + rng.normal(0, 1, 20_000)}
+    )
+    made = hm.mean(data, user="user", value="value", by="group", keys=[0, 1], epsilon=1, per="user")
+    assert made.values[:, 0] == pytest.approx([0, 8], abs=0.3)
+    assert made.parameters["bounds"][1] > 8
+
+
+def test_hostile_users_cannot_make_bounds_much_wider() -> None:
+    rng = np.random.default_rng(11)
+    values = rng.normal(0, 1, 20_000)
+    data = pa.table({"user": np.arange(20_000), "group": np.arange(20_000) % 2, "value": values})
+    told = []
+    for hostile in (0, 1_000):
+        values[:hostile] = 1e9
+        data = data.set_column(2, "value", pa.array(values))
+        made = hm.mean(data, user="user", value="value", by="group", keys=[0, 1], epsilon=1, per="user")
+        low, high = made.parameters["bounds"]
+        told.append(high - low)
+    assert told[1] < 6 * told[0]
+
+
 def test_a_thousand_groups_hold_what_plain_grouping_says() -> None:
     rng = np.random.default_rng(9)
     data = pa.table(

@@ -24,17 +24,8 @@ def number(value: float) -> str:
     """Six significant digits, without an exponent where people write none."""
     magnitude = abs(value)
     if magnitude == 0 or 1e-4 <= magnitude < 1e6:
-        return f"{value:.6g}"
+        return f"{value:,.6g}"
     return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
-
-
-def alike(value: float, *ends: float) -> list[str]:
-    """A value and the ends of its interval, with digits enough to tell these apart."""
-    plain = [number(value), *map(number, ends)]
-    if not ends or not 0.0 < (width := ends[1] - ends[0]) < 1e-3 * abs(value) or abs(value) >= 1e15:
-        return plain
-    decimals = max(2 - math.floor(math.log10(width)), 0)
-    return [f"{one:,.{decimals}f}" for one in (value, *ends)] if decimals <= 12 else plain
 
 
 def to_width(value: float, low: float, high: float) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from hubermean.errors import InputError, is_real
-from hubermean.readable import SHOWN, alike, labelled, number, printable, readable
+from hubermean.readable import SHOWN, labelled, number, printable, readable, to_width
 from hubermean.relations import Neighbors
 from hubermean.spending import Spent, has_stages, shown_amounts
 
@@ -249,11 +249,11 @@ def promise(epsilon: float, delta: float, neighbors: Neighbors, *, grouped: bool
     return f"every possible outcome stays as likely, up to a factor of {factor}{failure} when {change}."
 
 
-def written(statistic: str, value: float, *ends: float) -> list[str]:
+def written(statistic: str, value: float, *ends: Any) -> list[str]:
     """A value and the ends of its interval for people; counts are whole numbers."""
     if statistic == "count":
         return [f"{one:,.0f}" for one in (value, *ends)]
-    return alike(value, *ends)
+    return [number(value)] if not ends else list(to_width(value, *ends))
 
 
 def what_is_released(statistic: str, per: str) -> str:

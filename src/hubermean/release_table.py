@@ -255,7 +255,8 @@ class ReleaseTable(Sequence["Release | Refusal"]):
         lines = [("groups", f"{len(self):,}, {chosen}; a user counts in at most {self.max_groups:,}")]
         lines.append(("what", what_is_released(self.statistic, self.per)))
         if self.intervals is not None:
-            lines.append(("interval covers", f"{self.intervals.covers}; for each group by itself"))
+            left_out = f"; not what is left out of users in more than {self.max_groups:,} of the groups"
+            lines.append(("interval covers", f"{self.intervals.covers}{left_out}; for each group by itself"))
         lines += [
             ("privacy", f"{budget}, {self.neighbors.value}, for the whole table"),
             ("promise", self.promise),

@@ -21,7 +21,8 @@ from hubermean.reproduce import PaperMechanism
 from hubermean.user_table import UserTable
 
 PAPER = "paper-literal"
-_PAIRS, _GROUP_PAIRS = 2_000, 400
+PAIRS, GROUP_PAIRS = 2_000, 400
+"""How many pairs are judged if nothing is said, without groups and with them."""
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
@@ -161,7 +162,7 @@ def audit(
     known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
     chosen = PaperMechanism.from_known(known) if mechanism == PAPER else choose(mechanism, known)
     grouped = groups is not None
-    pairs = (_GROUP_PAIRS if grouped else _PAIRS) if pairs is None else whole_positive("pairs", pairs)
+    pairs = (GROUP_PAIRS if grouped else PAIRS) if pairs is None else whole_positive("pairs", pairs)
     columns = whole_positive("columns", columns)
     users = None if users is None else whole_positive("users", users)
     seed = whole("seed", seed)

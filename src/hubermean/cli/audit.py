@@ -7,15 +7,18 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from hubermean.auditing import GROUP_PAIRS, PAIRS
 from hubermean.auditing import audit as run_audit
 from hubermean.cli.options import (
     AUDITED,
     DATA,
+    GROUPS,
     PRIVACY,
     AsJson,
     Bounds,
     Delta,
     Epsilon,
+    MaxGroups,
     Neighbors,
     Per,
     Quiet,
@@ -58,9 +61,26 @@ def audit(
     record_cap: RecordCap = None,
     threshold: Threshold = None,
     radius: Radius = None,
+    groups: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Audit a release by group with so many groups: users move between them.",
+            rich_help_panel=GROUPS,
+        ),
+    ] = None,
+    max_groups: MaxGroups = 1,
+    private_keys: Annotated[
+        bool, typer.Option("--private-keys", help="Groups are chosen privately.", rich_help_panel=GROUPS)
+    ] = False,
     pairs: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Pairs of neighbours to judge.", rich_help_panel=SEARCH)
-    ] = 2000,
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Pairs of neighbours to judge; 2,000 if left out, 400 by group.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(metavar="NUMBER", help="Seed of the synthetic worlds.", rich_help_panel=SEARCH)
     ] = 0,
@@ -76,6 +96,8 @@ def audit(
       hubermean audit --mechanism exact --epsilon 1 --threshold 1 --radius 100
 
       hubermean audit --mechanism clipped --epsilon 0.5 --bounds 0 10 --quiet
+
+      hubermean audit --mechanism clipped --bounds 0 10 --groups 4 --max-groups 2
     """
     check_output(as_json=as_json, quiet=quiet)
     with Progress(
@@ -86,7 +108,7 @@ def audit(
         transient=True,
         disable=as_json or quiet or not console(stderr=True).is_terminal,
     ) as bar:
-        task = bar.add_task("", total=pairs)
+        task = bar.add_task("", total=pairs or (PAIRS if groups is None else GROUP_PAIRS))
         result = run_audit(
             mechanism,
             epsilon=epsilon,
@@ -99,6 +121,9 @@ def audit(
             record_cap=record_cap,
             threshold=threshold,
             radius=radius,
+            groups=groups,
+            max_groups=max_groups,
+            private_keys=private_keys,
             pairs=pairs,
             seed=seed,
             progress=lambda judged: bar.update(task, completed=judged),

@@ -52,7 +52,9 @@ def prepare_groups(
             means = isinstance(mechanism, Tuned)
             finish = (clipped_for_groups if means else count_for_groups)(steps, division, facts)
             what = THE_MEAN if means else THE_COUNT
-            groups = TunedGroups(steps=steps, finish=finish, mechanism=mechanism.name, what=what)
+            groups = TunedGroups(
+                steps=steps, finish=finish, mechanism=mechanism.name, what=what, changes=division.changes
+            )
         case _:
             prepared = mechanism.prepare(division.one_group(), facts)
             groups = OneByOne(

@@ -14,13 +14,22 @@ from typing import Any
 from hubermean.group_table import GroupTable, Key
 from hubermean.groups.division import Division
 from hubermean.groups.grouped import Additive, GroupOutcome, Groups, Together
-from hubermean.laws import Law
+from hubermean.laws import Law, Uniform
 from hubermean.mechanisms.clipped import Clipped, PreparedClipped
 from hubermean.mechanisms.counted import Count
 from hubermean.mechanisms.protocol import PublicFacts, Request
 from hubermean.mechanisms.tuned import PreparedTuned
-from hubermean.mechanisms.tuning_plan import TOO_FEW, Found, UnfitError, fitting_deviations
+from hubermean.mechanisms.tuning_plan import TOO_FEW, Found, Planner, UnfitError, fitting_deviations
+from hubermean.mechanisms.tuning_steps import usable_means, usable_weights
 from hubermean.privacy import float_down
+from hubermean.tuning import LENGTHS, SHORTEST, SpreadSearch
+from hubermean.user_table import UserTable
+
+_NOISE_IN_USERS = (
+    2.25  # what the noise of a sum weighs, in users at the bounds, for one change and epsilon = 1
+)
+_FURTHER_PART = 0.15  # of a column's budget
+_WIDEST = 4.0  # times the usual bounds: so much noise may hostile users cause
 
 Finish = Callable[[Found, int], Additive]
 
@@ -36,6 +45,7 @@ class TunedGroups(Groups):
     finish: Finish
     mechanism: str
     what: str
+    changes: int
 
     def law(self, table: GroupTable, keys: Sequence[Key]) -> Law:
         assert table.pool is not None
@@ -43,10 +53,19 @@ class TunedGroups(Groups):
         def last(found: Found) -> Law:
             return self._together(found, keys).law(table, keys)
 
-        return self.steps.after_steps(table.pool, last)
+        return self._steps(keys).after_steps(table.pool, last)
+
+    def _steps(self, keys: Sequence[Key]) -> PreparedTuned:
+        """The steps, and a longer look where they seek a spread."""
+        planner = self.steps.planner
+        if not planner.seeks_spread:
+            return self.steps
+        columns = range(planner.columns)
+        further = (LookFurther(planner, column, groups=len(keys), changes=self.changes) for column in columns)
+        return replace(self.steps, steps=(*self.steps.steps, *further))
 
     def outcome(self, draw: Any, keys: Sequence[Key]) -> GroupOutcome:
-        learned = self.steps.learned(draw, lambda found: self._together(found, keys))
+        learned = self._steps(keys).learned(draw, lambda found: self._together(found, keys))
         made = learned.made.outcome(learned.draw, keys)
         return replace(
             made,
@@ -66,6 +85,48 @@ def remaining(steps: PreparedTuned, found: Found, request: Request) -> Request:
     return replace(request, epsilon=rest)
 
 
+@dataclass(frozen=True)
+class LookFurther:
+    """A longer interval for a larger share of everybody: groups differ, and bounds should suit the outer ones too.
+
+    How large a share pays: of a group of average size about as many users should lie beyond its bounds as the noise of
+    its sum weighs (Amin et al. 2019, "Bounding user contributions").
+    """
+
+    planner: Planner
+    column: int
+    groups: int
+    changes: int
+    what = "spread of user means"
+
+    def search(self, found: Found) -> SpreadSearch | None:
+        assert found.division is not None
+        left = float(self.planner.purse.total - found.spent)
+        beyond = _NOISE_IN_USERS * self.changes / max(left, 1e-9)
+        share = 1.0 - beyond * self.groups / max(found.weight, 1.0)
+        largest = self.planner.purse.largest_choice(found.division.own, _FURTHER_PART)
+        return SpreadSearch.beyond(found.weight, share=share, largest=largest)
+
+    def ready(self, found: Found) -> None:
+        """Always: where users are too few nothing is sought."""
+
+    def law(self, table: UserTable, found: Found) -> Law:
+        search = self.search(found)
+        if search is None:
+            return Uniform(limit=1)
+        assert found.cap is not None
+        weights = usable_weights(self.planner, table, found)
+        return search.law(usable_means(table, self.column), weights, cap=found.cap)
+
+    def learn(self, found: Found, draw: int) -> Found:
+        search = self.search(found)
+        if search is None:
+            return replace(found, reaches=(*found.reaches, 0.0))
+        reach = float(LENGTHS[draw]) if draw >= SHORTEST else 0.0
+        spent = found.spent + self.planner.purse.of_choice(search.epsilon)
+        return replace(found, spent=spent, reaches=(*found.reaches, reach))
+
+
 def clipped_for_groups(steps: PreparedTuned, division: Division, facts: PublicFacts) -> Finish:
     """The clipped mean of every group, with bounds that suit groups of the size to be expected."""
 
@@ -75,9 +136,22 @@ def clipped_for_groups(steps: PreparedTuned, division: Division, facts: PublicFa
             deviations = _deviations(found, groups, request, division.changes, facts)
             found = replace(found, division=replace(found.division, deviations=deviations))
         clipped = replace(steps.planner.clipped(found), changes=division.changes)
+        if found.reaches:
+            clipped = replace(clipped, bounds=_widened(steps.planner, found))
         return clipped.prepare(request, facts)
 
     return finish
+
+
+def _widened(planner: Planner, found: Found) -> list[tuple[float, float]]:
+    """Bounds that hold the larger share too, wherever beside the place it lies; wider by a few times at most."""
+    bounds = []
+    for column, (place, reach) in enumerate(zip(found.places, found.reaches, strict=True)):
+        threshold = planner.threshold(column, found)
+        further = reach - float(LENGTHS[found.spreads[column]]) / 2.0
+        threshold = min(max(threshold, further), _WIDEST * threshold)
+        bounds.append((place - threshold, place + threshold))
+    return bounds
 
 
 def count_for_groups(steps: PreparedTuned, division: Division, facts: PublicFacts) -> Finish:

@@ -84,6 +84,7 @@ class Found:
         spreads: the numbers of the lengths found, one per column so far.
         shares: of the weight within each of them.
         places: the middles found, one per column so far.
+        reaches: the lengths that a larger share needs, one per column where that was sought; 0 where none was found.
         measured: further numbers for the release.
     """
 
@@ -95,6 +96,7 @@ class Found:
     spreads: tuple[int, ...] = ()
     shares: tuple[float, ...] = ()
     places: tuple[float, ...] = ()
+    reaches: tuple[float, ...] = ()
     measured: tuple[tuple[str, Any], ...] = ()
 
     def parameters(self) -> dict[str, Any]:

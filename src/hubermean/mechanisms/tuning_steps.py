@@ -146,7 +146,7 @@ class ChooseSpread:
     def law(self, table: UserTable, found: Found) -> Choice:
         assert found.cap is not None
         weights = usable_weights(self.planner, table, found)
-        return _spread_search(found).law(_means(table, self.column), weights, cap=found.cap)
+        return _spread_search(found).law(usable_means(table, self.column), weights, cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
         search = _spread_search(found)
@@ -175,7 +175,7 @@ class LookBeyondTies:
             return Uniform(limit=1)
         assert found.cap is not None
         weights = usable_weights(self.planner, table, found)
-        return self.planner.ties_search(found).law(_means(table, self.column), weights, cap=found.cap)
+        return self.planner.ties_search(found).law(usable_means(table, self.column), weights, cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
         if found.spreads[self.column] >= SHORTEST:
@@ -233,7 +233,7 @@ def _spread_search(found: Found) -> SpreadSearch:
     return found.division.spread
 
 
-def _means(table: UserTable, column: int) -> Floats:
+def usable_means(table: UserTable, column: int) -> Floats:
     """The means of users with usable records."""
     means = table.means if len(table.columns) == 1 else table.means[:, column]
     return means[table.counts > 0]

@@ -38,6 +38,7 @@ SMALLEST_SHARE = 0.65
 _HONEST_SHARE = 0.95
 _PER_CENT = 100
 _SHARE_AMONG_TIES = 98
+_HARDLY_LARGER = 88  # per cent
 _GENEROUS, _CHEAP = 3.0, 0.25
 _DECAY = 0.05  # nats per octave by which longer lengths weigh less
 # With one in twenty users far away, the interval reaches out to them about once in a thousand releases: so many nats
@@ -101,11 +102,24 @@ class SpreadSearch:
         """A search for a larger share, after most of the weight was found to tie; None where users are too few."""
         if epsilon <= 0.0:
             return None
-        share = 1.0 - 2.0 * _FAR_TOO_LONG / (epsilon * max(weight, 1.0))
-        per_cent = min(math.floor(share * _PER_CENT), _SHARE_AMONG_TIES)
+        per_cent = min(_largest_per_cent(weight, epsilon), _SHARE_AMONG_TIES)
         if per_cent <= LARGEST_SHARE * _PER_CENT:
             return None
         return cls(per_cent=per_cent, epsilon=Fraction(epsilon))
+
+    @classmethod
+    def beyond(cls, weight: float, *, share: float, largest: float) -> SpreadSearch | None:
+        """The cheapest search for a given larger share, or as large a one as the largest epsilon can tell apart.
+
+        None where that is hardly larger than the usual one. Hostile users that are more than the rest can stretch it.
+        """
+        if largest <= 0.0:
+            return None
+        per_cent = min(_largest_per_cent(weight, largest), math.floor(share * _PER_CENT), _SHARE_AMONG_TIES)
+        if per_cent <= _HARDLY_LARGER:
+            return None
+        part = 2.0 * _FAR_TOO_LONG / ((1.0 - per_cent / _PER_CENT) * max(weight, 1.0))
+        return cls(per_cent=per_cent, epsilon=Fraction(min(part, largest)))
 
     def law(self, values: Floats, weights: IntArray, *, cap: int) -> Choice:
         """A length, by number; every weight is a whole number from 0 to cap."""
@@ -130,6 +144,11 @@ class SpreadSearch:
         nats[SHORTEST:] += _NO_SPREAD
         costs += np.rint(nats / float(rate)).astype(np.int64)
         return Choice(costs=costs, sizes=np.ones_like(costs), rate=rate)
+
+
+def _largest_per_cent(weight: float, epsilon: float) -> int:
+    """The largest share for which the interval would not reach out to all of the rest."""
+    return math.floor((1.0 - 2.0 * _FAR_TOO_LONG / (epsilon * max(weight, 1.0))) * _PER_CENT)
 
 
 def _non_decreasing(function: Callable[[int], int], count: int) -> IntArray:
