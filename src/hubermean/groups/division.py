@@ -30,6 +30,7 @@ class Division:
     """What the parts of a grouped release may spend, from public numbers alone.
 
     Attributes:
+        max_groups: how many groups a user counts in at most.
         changes: how many times one user can be added to or removed from a group.
         selection: which groups appear, where that is private, for every change at a price of its own.
         means: what the means of all groups may spend together; groups are protected as under `add-remove`.
@@ -37,6 +38,7 @@ class Division:
             may, of which it takes its part first.
     """
 
+    max_groups: int
     changes: int
     selection: KeySelection | None
     means: Request
@@ -58,11 +60,19 @@ class Division:
         # Which groups a user is in is hidden, so its number of records in each is too.
         within = Neighbors.REPLACE_USER if twice else Neighbors.ADD_REMOVE
         return cls(
+            max_groups=max_groups,
             changes=changes,
             selection=selection,
             means=replace(request, epsilon=epsilon, delta=delta, neighbors=Neighbors.ADD_REMOVE),
             tuning=replace(request, epsilon=epsilon, delta=delta, neighbors=within),
         )
+
+    def expected_weight(self, pooled: float, groups: int) -> float:
+        """About how much one of so many groups weighs, if one group of each user weighs so much; for tuning alone.
+
+        Users are expected in anything from one group to as many as they may count in.
+        """
+        return pooled * (1.0 + min(self.max_groups, groups)) / 2.0 / max(groups, 1)
 
     def parameters(self) -> dict[str, Any]:
         """For the release."""

@@ -53,7 +53,7 @@ def prepare_groups(
             finish = (clipped_for_groups if means else count_for_groups)(steps, division, facts)
             what = THE_MEAN if means else THE_COUNT
             groups = TunedGroups(
-                steps=steps, finish=finish, mechanism=mechanism.name, what=what, changes=division.changes
+                steps=steps, finish=finish, mechanism=mechanism.name, what=what, division=division
             )
         case _:
             prepared = mechanism.prepare(division.one_group(), facts)

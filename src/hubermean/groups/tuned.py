@@ -45,7 +45,7 @@ class TunedGroups(Groups):
     finish: Finish
     mechanism: str
     what: str
-    changes: int
+    division: Division
 
     def law(self, table: GroupTable, keys: Sequence[Key]) -> Law:
         assert table.pool is not None
@@ -61,7 +61,9 @@ class TunedGroups(Groups):
         if not planner.seeks_spread:
             return self.steps
         columns = range(planner.columns)
-        further = (LookFurther(planner, column, groups=len(keys), changes=self.changes) for column in columns)
+        further = (
+            LookFurther(planner, column, groups=len(keys), division=self.division) for column in columns
+        )
         return replace(self.steps, steps=(*self.steps.steps, *further))
 
     def outcome(self, draw: Any, keys: Sequence[Key]) -> GroupOutcome:
@@ -96,14 +98,14 @@ class LookFurther:
     planner: Planner
     column: int
     groups: int
-    changes: int
+    division: Division
     what = "spread of user means"
 
     def search(self, found: Found) -> SpreadSearch | None:
         assert found.division is not None
         left = float(self.planner.purse.total - found.spent)
-        beyond = _NOISE_IN_USERS * self.changes / max(left, 1e-9)
-        share = 1.0 - beyond * self.groups / max(found.weight, 1.0)
+        beyond = _NOISE_IN_USERS * self.division.changes / max(left, 1e-9)
+        share = 1.0 - beyond / max(self.division.expected_weight(found.weight, self.groups), 1.0)
         largest = self.planner.purse.largest_choice(found.division.own, _FURTHER_PART)
         return SpreadSearch.beyond(found.weight, share=share, largest=largest)
 
@@ -133,7 +135,7 @@ def clipped_for_groups(steps: PreparedTuned, division: Division, facts: PublicFa
     def finish(found: Found, groups: int) -> PreparedClipped:
         request = remaining(steps, found, division.means)
         if found.division is not None:
-            deviations = _deviations(found, groups, request, division.changes, facts)
+            deviations = _deviations(found, groups, request, division, facts)
             found = replace(found, division=replace(found.division, deviations=deviations))
         clipped = replace(steps.planner.clipped(found), changes=division.changes)
         if found.reaches:
@@ -164,12 +166,11 @@ def count_for_groups(steps: PreparedTuned, division: Division, facts: PublicFact
     return finish
 
 
-def _deviations(found: Found, groups: int, request: Request, changes: int, facts: PublicFacts) -> float:
+def _deviations(found: Found, groups: int, request: Request, division: Division, facts: PublicFacts) -> float:
     """How far bounds should lie from the place, for groups of the average weight."""
     unit = replace(facts, columns=tuple(replace(one, limit=one.limit + 2) for one in facts.columns))
     cap = None if request.per == "user" else found.cap
-    prepared = Clipped(bounds=(-1.0, 1.0), record_cap=cap, centred=True, changes=changes).prepare(
-        request, unit
-    )
+    mechanism = Clipped(bounds=(-1.0, 1.0), record_cap=cap, centred=True, changes=division.changes)
+    prepared = mechanism.prepare(request, unit)
     noise = prepared.sum_noise() / prepared.cap
-    return fitting_deviations(found.weight / max(groups, 1), noise)
+    return fitting_deviations(division.expected_weight(found.weight, groups), noise)

@@ -140,8 +140,8 @@ class Selection:
 
     def draw(self, noise: NoiseSource) -> tuple[Any, ...]:
         whole = 1 << self.bits
-        certain = (key for key, chance in self.chances.items() if chance == whole)
-        lucky = (
-            key for key, chance in self.chances.items() if 0 < chance < whole and noise.below(whole) < chance
+        return tuple(
+            key
+            for key in sorted(self.chances)
+            if self.chances[key] == whole or noise.below(whole) < self.chances[key]
         )
-        return tuple(sorted([*certain, *lucky]))
