@@ -52,6 +52,9 @@ peers: $(READY)  ## beside OpenDP, PipelineDP and diffprivlib, in environments o
 	-$(PYTHON) benchmarks/peer_runners/make_environments.py
 	$(BIN)/python benchmarks/peers.py --markdown docs/peers.md
 
+groups: $(READY)  ## 10,000 private means beside DuckDB's grouped average, in one process
+	$(BIN)/python benchmarks/groups.py
+
 gallery: $(READY)  ## the figures of docs/gallery.md, into docs/img/
 	$(BIN)/python benchmarks/gallery.py docs/img
 

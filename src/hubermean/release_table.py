@@ -48,6 +48,12 @@ class TableIntervals(Protocol):
         """(low, high), shape (groups, columns); NaN where there is none."""
 
 
+class Denominators(Protocol):
+    """How a mechanism tells what the means of all groups were divided by."""
+
+    def denominators(self) -> list[Denominator]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
     """A group that the mechanism's own private test did not let through."""
@@ -73,7 +79,6 @@ class ReleaseTable(Sequence["Release | Refusal"]):
         epsilon, delta: the privacy loss of the whole table.
         max_groups: how many groups a user counts in at most.
         public_keys: whether the caller gave the groups; else they were chosen privately.
-        denominators: what each mean was divided by, where the mechanism measured that; empty where not.
 
     The other attributes are those of `Release`, for all groups alike.
     """
@@ -93,7 +98,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
     parameters: Mapping[str, Any]
     spent: tuple[Spent, ...]
     intervals: TableIntervals | None = None
-    denominators: Sequence[Denominator] = ()
+    measured: Denominators | None = None
     refusals: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -138,6 +143,11 @@ class ReleaseTable(Sequence["Release | Refusal"]):
     @cached_property
     def _places(self) -> dict[tuple[Any, ...], int]:
         return {key: place for place, key in enumerate(self.keys)}
+
+    @cached_property
+    def denominators(self) -> Sequence[Denominator]:
+        """What each mean was divided by, where the mechanism measured that; empty where not."""
+        return () if self.measured is None else self.measured.denominators()
 
     @property
     def promise(self) -> str:

@@ -109,7 +109,7 @@ def release_groups(
         parameters=_parameters(parameters, noise),
         spent=division.account(spent),
         intervals=outcome.intervals,
-        denominators=() if outcome.denominators is None else outcome.denominators.denominators(),
+        measured=outcome.denominators,
         refusals=outcome.refusals,
     )
 

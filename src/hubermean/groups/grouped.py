@@ -17,18 +17,12 @@ from hubermean.groups.division import Division
 from hubermean.laws import Independent, Law, NoisySum, Staged
 from hubermean.mechanisms import Outcome, Prepared
 from hubermean.noise import NoiseSource
-from hubermean.release import Denominator, Interval, IntervalRule
-from hubermean.release_table import TableIntervals
+from hubermean.release import Interval, IntervalRule
+from hubermean.release_table import Denominators, TableIntervals
 from hubermean.spending import Spent
 from hubermean.user_table import UserTable
 
 Floats = NDArray[np.float64]
-
-
-class Denominators(Protocol):
-    """What the means of all groups were divided by."""
-
-    def denominators(self) -> list[Denominator]: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,8 @@ class GroupQuery:
         _, users = renamed(self.users, "user")
         _, groups = renamed(self.groups, "group")
         number = f"hash({', '.join([*users, *groups])})"
-        shares = f"shares AS MATERIALIZED ({self._shares(split)})"
+        # Both are asked for twice where users are to be counted, else only the second.
+        shares = f"shares AS {'MATERIALIZED' if self.pooled else 'NOT MATERIALIZED'} ({self._shares(split)})"
         present = " AND ".join(f"{group} IS NOT NULL" for group in groups)
         joined = f"JOIN public_groups USING ({', '.join(groups)}) " if self.keys is not None else ""
         known = f"public_groups AS MATERIALIZED ({self.keys}), " if self.keys is not None else ""
@@ -65,9 +66,9 @@ class GroupQuery:
         if quick and self.max_groups == 1:
             return (
                 f"{with_}, many AS MATERIALIZED (SELECT {own}, min({number}) AS least FROM kept GROUP BY {own} "
-                f"HAVING count(*) > 1) SELECT {columns}, false AS chosen, 0 AS several FROM kept "
-                f"ANTI JOIN many USING ({own}) UNION ALL SELECT {columns}, true, (SELECT count(*) FROM many) "
-                f"FROM kept JOIN many USING ({own}) WHERE {number} = least"
+                f"HAVING count(*) > 1) SELECT {columns}, least IS NOT NULL AS chosen, "
+                f"(SELECT count(*) FROM many) AS several FROM kept LEFT JOIN many USING ({own}) "
+                f"WHERE least IS NULL OR {number} = least"
             )
         too_many = f"SELECT {own} FROM kept GROUP BY {own} HAVING count(*) > {self.max_groups}"
         return (

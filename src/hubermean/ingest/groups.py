@@ -50,14 +50,15 @@ def group_table(
         readers = rule.readers(source.schema, value)
         for name in by:
             source.schema.group(name)
-        typed = None if keys is None else checked_keys(keys, by, source)
+        public = None if keys is None else keys_query(keys, by, source)
+        typed = None if keys is None or public is None else checked_keys(keys, public, by, source)
         query = GroupQuery(
             source=source.name,
             users=user,
             has_user=[source.schema.key(name) for name in user],
             groups=by,
             values=readers,
-            keys=None if keys is None else keys_query(keys, by, source),
+            keys=public,
             max_groups=None if keys is not None and len(keys) <= max_groups else max_groups,
             pooled=pooled,
         )

@@ -35,7 +35,7 @@ def listed_keys(given: Any, by: Sequence[str]) -> list[Key]:
         given = _listed(given)
         if len(by) == 1:
             given = [one if isinstance(one, tuple) else (one,) for one in given]
-    keys = [tuple(map(_plain, key)) if isinstance(key, tuple | list) else () for key in given]
+    keys = [tuple([_plain(one) for one in key]) if isinstance(key, tuple | list) else () for key in given]
     if not keys:
         raise InputError("keys names no group; list the groups, or leave keys out and give delta")
     if any(len(key) != len(by) for key in keys):
@@ -82,16 +82,17 @@ def keys_query(keys: Sequence[Key], by: Sequence[str], source: Source) -> str:
     return f"SELECT unnest(range({len(keys)})) AS code, {', '.join(typed)}"
 
 
-def checked_keys(keys: Sequence[Key], by: Sequence[str], source: Source) -> list[Key]:
-    """The keys as values of their columns' types; refused where one is none, or two are one."""
-    query = f"SELECT * FROM ({keys_query(keys, by, source)}) ORDER BY code"
-    rows = source.run(query).fetchall()
-    for given, row in zip(keys, rows, strict=True):
-        for name, key, found in zip(by, given, row[1:], strict=True):
-            if found is None:
-                kind = str(source.schema.types[name])
-                raise InputError(f"{key!r} in keys is no value of column {name!r}, whose type is {kind}")
-    typed = [tuple(decoded(one, source) for one in row[1:]) for row in rows]
+def checked_keys(keys: Sequence[Key], query: str, by: Sequence[str], source: Source) -> list[Key]:
+    """The keys as values of their columns' types, by `keys_query`; refused where one is none, or two are one."""
+    rows = source.run(f"SELECT * FROM ({query}) ORDER BY code").fetchall()
+    typed = [row[1:] for row in rows]
+    if any(None in key for key in typed):
+        given, row = next(pair for pair in zip(keys, typed, strict=True) if None in pair[1])
+        name, key = next((name, key) for name, key, one in zip(by, given, row, strict=True) if one is None)
+        kind = str(source.schema.types[name])
+        raise InputError(f"{key!r} in keys is no value of column {name!r}, whose type is {kind}")
+    if source.byte_text:
+        typed = [tuple(decoded(one, source) for one in key) for key in typed]
     if len(set(typed)) != len(typed):
         raise InputError("keys names a group twice; name each once")
     return typed
@@ -105,6 +106,8 @@ def decoded(key: Any, source: Source) -> Any:
 
 
 def _text(key: Any, source: Source) -> str:
+    if type(key) is int:
+        return str(key)
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, datetime.datetime | float) or not isinstance(

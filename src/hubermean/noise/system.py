@@ -7,6 +7,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
+import numpy as np
+
 from hubermean.noise.selection import IntArray, exponential_choice, uniform_below
 
 LARGEST_SCALE = 2.0**50
@@ -53,7 +55,7 @@ class SystemNoise:
             measurement = getattr(measurements, constructor)(
                 integers, getattr(metrics, metric)(T=distance), scale
             )
-            draws: list[int] = measurement([0] * number)
+            draws: list[int] = measurement(np.zeros(number, dtype=np.int64))
             return draws
 
         workers = min(os.cpu_count() or 1, _MOST_WORKERS, size // _DRAWS_PER_WORKER)
