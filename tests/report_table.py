@@ -69,6 +69,8 @@ class StandIn(Sequence[Any]):
     mechanism: str = "clipped"
     per: str = "record"
     statistic: str = "mean"
+    max_groups: int = 2
+    public_keys: bool = True
     promise: str = "every possible outcome stays as likely."
     parameters: Mapping[str, Any] = field(default_factory=dict)
     spent: tuple[Spent, ...] = field(default_factory=lambda: whole_budget(1.0, 0.0))

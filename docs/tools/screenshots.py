@@ -46,10 +46,17 @@ def two_columns() -> str:
     return report.page(release, source="trips.parquet")
 
 
+def groups() -> str:
+    release = hm.mean(example_trips(), user="rider_id", value="fare", epsilon=1.0, delta=1e-6, by="city")
+    return report.page(release, source="trips.parquet")
+
+
 SHOTS = (
     Shot(name="report-light", page=one_column),
     Shot(name="report-dark", page=one_column, scheme=DARK),
     Shot(name="report-columns", page=two_columns, top=620),
+    Shot(name="report-groups", page=groups, top=900),
+    Shot(name="report-groups-dark", page=groups, scheme=DARK, top=900),
     Shot(name="report-phone", page=one_column, width=390, top=1200),
 )
 

@@ -43,9 +43,12 @@ NOT_COVERED = (
 def in_plain_words(subject: Subject) -> list[str]:
     """Paragraphs."""
     scope = "all groups of this page together" if subject.is_table else "this page"
+    elsewhere = (
+        ", in any groups" if subject.is_table and subject.neighbors is not Neighbors.ADD_REMOVE else ""
+    )
     hidden = (
         "Every user in the data is promised the same: whoever sees this page, whatever else they know, learns almost "
-        f"the same as {_HIDDEN[subject.neighbors]}. One record or a million, all of a user's records are protected "
+        f"the same as {_HIDDEN[subject.neighbors]}{elsewhere}. One record or a million, all of a user's records are protected "
         "together."
     )
     sure = certainty(subject.epsilon)

@@ -56,6 +56,12 @@ class Table(Protocol):
     def promise(self) -> str: ...
 
     @property
+    def max_groups(self) -> int: ...
+
+    @property
+    def public_keys(self) -> bool: ...
+
+    @property
     def parameters(self) -> Mapping[str, Any]: ...
 
     @property
@@ -135,6 +141,10 @@ class Subject:
         n_users = release.n_users if isinstance(release, Release) else None
         by = () if isinstance(release, Release) else tuple(release.by)
         items = [release] if isinstance(release, Release) else list(release)
+        about: dict[str, Any] = {}
+        if not isinstance(release, Release):
+            about["groups"] = "public" if release.public_keys else "chosen privately: those with enough users"
+            about["groups a user counts in"] = release.max_groups
         return cls(
             columns=tuple(map(printable, release.columns)),
             by=tuple(map(printable, by)),
@@ -147,7 +157,7 @@ class Subject:
             statistic=release.statistic,
             promise=release.promise,
             n_users=n_users,
-            parameters=release.parameters,
+            parameters={**about, **release.parameters},
             spent=release.spent,
         )
 
