@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import gallery_plot
 import hubermean as hm
 from hubermean.api import release_table
+from hubermean.groups import Division
 from hubermean.ingest import user_table
 from hubermean.mechanisms import Known, Per, PublicFacts, Request, choose
 from hubermean.noise.insecure import InsecureSeededNoise
@@ -148,6 +149,17 @@ def printed_deltas(dimensions: Sequence[int] = (1, 3, 10)) -> dict[int, list[flo
     return found
 
 
+def appearing(sizes: Sequence[int]) -> dict[str, list[float]]:
+    """By relation and number of groups a user counts in: how likely a group of each size appears."""
+    found = {}
+    for neighbors, most in (("add-remove", 1), ("replace-user", 1), ("replace-user", 3)):
+        request = Request.checked(("v",), epsilon=1, delta=1e-6, per="user", neighbors=neighbors)
+        rule = Division.of(request, max_groups=most, public_keys=False).selection
+        assert rule is not None
+        found[f"{neighbors}, max_groups = {most}"] = [rule.chance(size) for size in sizes]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw the figures of docs/gallery.md.")
     parser.add_argument("folder", type=Path)
@@ -157,6 +169,8 @@ def main() -> None:
     gallery_plot.draw_told(by_bounds(table), folder / "told.svg")
     gallery_plot.draw_neighbours(neighbours(), folder / "neighbours.svg")
     gallery_plot.draw_deltas(DELTAS, printed_deltas(), folder / "paper.svg")
+    sizes = list(range(1, 601))
+    gallery_plot.draw_appearing(sizes, appearing(sizes), folder / "keys.svg")
     plan = hm.plan(n_users=5000, epsilon=1, delta=1e-6, columns=3)
     gallery_plot.draw_plan(plan, folder / "plan.svg")
 

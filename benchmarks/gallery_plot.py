@@ -122,6 +122,27 @@ def draw_deltas(claimed: NDArray[np.float64], found: Mapping[int, Sequence[float
         save(figure, path)
 
 
+def draw_appearing(sizes: Sequence[int], chances: Mapping[str, Sequence[float]], path: Path) -> None:
+    """The chance of a group to appear, against its number of users; with its tiny beginnings on a second scale."""
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(1, 2, figsize=(9.0, 3.8), layout="constrained")
+        for (name, own), color in zip(chances.items(), (GREEN, BLUE, DARK_ORANGE), strict=True):
+            for panel in panels:
+                panel.plot(sizes, own, color=color, label=name)
+        first, second = panels
+        second.set_yscale("log")
+        second.axhline(1e-6, color=GREY, linestyle="--")
+        second.text(sizes[-1], 1.3e-6, "delta", color=GREY, ha="right", va="bottom", **LABEL)
+        second.yaxis.set_minor_locator(NullLocator())
+        for panel in panels:
+            panel.set_xlabel("users in the group")
+        first.set_ylabel("chance to appear")
+        first.legend(loc="lower right", frameon=False)
+        first.set_title("Groups chosen privately, epsilon = 1")
+        second.set_title("The same, logarithmic")
+        save(figure, path)
+
+
 def draw_plan(plan: Plan, path: Path) -> None:
     with plt.rc_context({"svg.hashsalt": STYLE["svg.hashsalt"]}):
         save(plan.plot(), path)

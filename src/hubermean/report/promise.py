@@ -48,8 +48,8 @@ def in_plain_words(subject: Subject) -> list[str]:
     )
     hidden = (
         "Every user in the data is promised the same: whoever sees this page, whatever else they know, learns almost "
-        f"the same as {_HIDDEN[subject.neighbors]}{elsewhere}. One record or a million, all of a user's records are protected "
-        "together."
+        f"the same as {_HIDDEN[subject.neighbors]}{elsewhere}. One record or a million, all of a user's records are "
+        "protected together."
     )
     sure = certainty(subject.epsilon)
     strength = (
