@@ -137,7 +137,7 @@ def draw_appearing(sizes: Sequence[int], chances: Mapping[str, Sequence[float]],
         for panel in panels:
             panel.set_xlabel("users in the group")
         first.set_ylabel("chance to appear")
-        first.legend(loc="lower right", frameon=False)
+        figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
         first.set_title("Groups chosen privately, epsilon = 1")
         second.set_title("The same, logarithmic")
         save(figure, path)
