@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import itertools
@@ -755,3 +756,24 @@ def test_chances_keep_the_inequality_at_large_epsilon_too() -> None:
             ).exp()
             _, one, two, *_ = rule.passes
             assert two - one <= exact * one
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_that_nobody_is_in_any_group_does_not_show(neighbors: str) -> None:
+    """Where something is sought first, on one group of each user: nobody has one, or one user does."""
+    users = np.arange(3_000)
+    for group in (["elsewhere"] * 3_000, ["here", *["elsewhere"] * 2_999]):
+        data = pa.table({"user": users, "group": group, "value": np.ones(3_000)})
+        options: dict[str, Any] = {"user": "user", "by": "group", "epsilon": 2, "neighbors": neighbors}
+        with pytest.raises(hm.NotReleased, match="too few users"):
+            hm.mean(data, value="value", keys=["here"], per="user", **options)
+        with contextlib.suppress(hm.NotReleased):
+            made = hm.count(data, of="records", keys=["here", "there"], **options)
+            assert len(made) == 2
+
+
+def test_a_refusal_costs_what_choosing_the_groups_did_as_well() -> None:
+    data = pa.table({"user": np.arange(3_000), "group": ["a"] * 3_000, "value": np.full(3_000, math.nan)})
+    with pytest.raises(hm.NotReleased, match=r"epsilon = 2 and delta = 0\.001 are spent") as refusal:
+        hm.mean(data, user="user", value="value", by="group", epsilon=2, delta=1e-3, per="user")
+    assert (refusal.value.epsilon, refusal.value.delta) == (2.0, 1e-3)
