@@ -668,6 +668,20 @@ def test_whoever_goes_the_others_stay_in_their_groups(tmp_path: Path, kind: str,
     assert sum(map(len, others.values())) == 79
 
 
+@pytest.mark.parametrize("more", [0.5, math.nan, 2**63, 10**400, "text", True], ids=str)
+def test_an_id_of_another_kind_leaves_the_others_in_their_groups(more: Any) -> None:
+    """One such id makes floats or objects of a column of integers."""
+    rng = np.random.default_rng(12)
+    users: list[Any] = [number + 10 for number in np.repeat(np.arange(80), 6).tolist()]
+    groups = rng.choice(["a", "b", "c"], len(users)).tolist()
+    values = np.repeat(rng.normal(size=80), 6).tolist()
+    usual = shares(pd.DataFrame({"user": users, "group": groups, "value": values}), max_groups=1)
+    odd = pd.DataFrame({"user": [*users, more], "group": [*groups, "d"], "value": [*values, 1.0]})
+    found = shares(odd, max_groups=1)
+    found.pop(("d",), None)
+    assert found == usual
+
+
 def test_keys_that_are_no_text_do_not_share_a_name(tmp_path: Path) -> None:
     """Shown alike, the group of one user would stand for that of a thousand."""
     lines = b"user,group,value\n" + b"".join(b"%d,\xff,1\n%d,\xc3\xbc,1\n" % (n, n + 500) for n in range(500))
@@ -756,6 +770,60 @@ def test_chances_keep_the_inequality_at_large_epsilon_too() -> None:
             ).exp()
             _, one, two, *_ = rule.passes
             assert two - one <= exact * one
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("max_groups", [1, 2])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_what_the_steps_leave_pays_for_the_groups(neighbors: str, max_groups: int, delta: float) -> None:
+    """The noise of the means and counts is that of the rest of the account, for every change of one user."""
+    rng = np.random.default_rng(13)
+    users = np.repeat(np.arange(4_000), 2)
+    data = pa.table(
+        {
+            "user": users,
+            "group": rng.integers(0, 2, len(users)),
+            "value": rng.normal(5, 1, len(users)),
+        }
+    )
+    options: dict[str, Any] = {"user": "user", "by": "group", "epsilon": 3, "delta": delta}
+    options |= {"neighbors": neighbors, "max_groups": max_groups, **({} if delta else {"keys": [0, 1]})}
+    changes = max_groups * (1 if neighbors == "add-remove" else 2)
+
+    def rest(made: hm.ReleaseTable, what: str) -> float:
+        spent = [one for one in made.spent if one.unit == "epsilon"]
+        assert math.fsum(one.amount for one in spent) <= 3 + 1e-9
+        assert len(spent) > 1
+        assert made.parameters["record_cap"] <= 2
+        (left,) = (one.amount for one in spent if one.what == what)
+        return left
+
+    counted = hm.count(data, of="records", **options)
+    cap = counted.parameters["record_cap"]
+    assert counted.parameters["noise_scale"] == pytest.approx(
+        cap * changes / rest(counted, "the count"), rel=1e-6
+    )
+    made = hm.mean(data, value="value", **options)
+    asked = Request.checked(
+        ("value",),
+        epsilon=rest(made, "the mean"),
+        delta=delta / 2,
+        per="record",
+        neighbors="add-remove",
+    )
+    table = group_table(
+        data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1, pooled=False
+    )
+    single = Clipped(
+        bounds=tuple(made.parameters["bounds"]),
+        record_cap=made.parameters["record_cap"],
+        centred=True,
+        likeness=0.0,
+        changes=changes,
+    ).prepare(asked, PublicFacts.of(table.members, Neighbors.ADD_REMOVE))
+    expected = single.parameters()
+    assert made.parameters["noise"] == expected["noise"]
+    assert made.parameters["noise_scale_of_sum"] == pytest.approx(expected["noise_scale_of_sum"], rel=0.01)
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import decimal
+import numbers
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -91,13 +93,18 @@ def _from_pandas(
         elif series.dtype == object or getattr(series.dtype, "storage", "") == "python":
             codes, keys = _equal_keys(series)
         else:
-            columns[name] = pa.array(series)
+            codes, keys = None, []
+        columns[name] = pa.array(series) if codes is None else _numbered(codes)
+        if not groups or (codes is None and not _may_change(series.dtype)):
             continue
-        columns[name] = _numbered(codes)
         marks[name] = f"mark of {name}"
         while marks[name] in (*users, *values, *groups, *columns):
             marks[name] += "_"
-        columns[marks[name]] = pa.array(map(_mark, keys), type=pa.int64()).take(_numbered(codes))
+        columns[marks[name]] = (
+            pa.array(_float_marks(series.to_numpy(dtype=np.float64)))
+            if codes is None
+            else pa.array(map(_mark, keys), type=pa.int64()).take(_numbered(codes))
+        )
     for name in values:
         series = data[name]
         if series.dtype == object:
@@ -118,10 +125,25 @@ def _from_pandas(
 
 def _mark(key: Any) -> int:
     """A number that follows from a key alone; equal keys have equal ones, and seldom others."""
+    if isinstance(key, numbers.Real | decimal.Decimal):
+        with contextlib.suppress(ArithmeticError, ValueError):  # what no float can hold has a hash
+            return int(_float_marks(np.array([float(key)]))[0])
     if isinstance(key, str | bytes):
         text = key.encode("utf-8", errors="surrogatepass") if isinstance(key, str) else key
         return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
     return hash(key)
+
+
+def _float_marks(keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Of numbers, however they are stored: the nearest floats, whole ones as integers and of others the bits."""
+    with np.errstate(invalid="ignore"):
+        whole = (np.abs(keys) < 2.0**63) & (keys == np.floor(keys))
+    return np.where(whole, np.where(whole, keys, 0.0).astype(np.int64), keys.view(np.int64))
+
+
+def _may_change(dtype: Any) -> bool:
+    """Whether one more id may change the type of a column: numpy's integers become floats, and both objects."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "iufb"
 
 
 def _group_keys(series: Any) -> pa.Array:
@@ -138,10 +160,10 @@ def _group_keys(series: Any) -> pa.Array:
     if (plain and series.dtype.kind in "Ob") or getattr(series.dtype, "storage", "") == "python":
         return pa.array(map(_as_text, series), type=pa.string())
     if plain and series.dtype.kind in "iuf":
-        numbers = series.to_numpy(dtype=np.float64)
+        floats = series.to_numpy(dtype=np.float64)
         with np.errstate(invalid="ignore"):
-            whole = (np.abs(numbers) <= _LARGEST_WHOLE) & (numbers == np.floor(numbers))
-        return pa.array(np.where(whole, numbers, 0.0).astype(np.int64), mask=~whole)
+            whole = (np.abs(floats) <= _LARGEST_WHOLE) & (floats == np.floor(floats))
+        return pa.array(np.where(whole, floats, 0.0).astype(np.int64), mask=~whole)
     return pa.array(series)
 
 
@@ -167,18 +189,18 @@ def _equal_keys(keys: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     Python objects have no declared type, and inferring one from all of them would let one key change the others;
     so each is looked at as it is, and two keys are one user when they are equal.
     """
-    numbers: dict[Any, int] = {}
+    known: dict[Any, int] = {}
 
     def number(key: Any) -> int:
         try:
             missing = key is None or bool(
                 key != key
             )  # NaN differs from itself; pandas.NA refuses to be a bool
-            return -1 if missing else numbers.setdefault(key, len(numbers))
+            return -1 if missing else known.setdefault(key, len(known))
         except Exception:  # noqa: BLE001 - a key's own code may fail in any way; it then names nobody
             return -1
 
-    return np.array([number(key) for key in keys], dtype=np.int64), list(numbers)
+    return np.array([number(key) for key in keys], dtype=np.int64), list(known)
 
 
 def _numbered(codes: NDArray[Any]) -> pa.Array:
