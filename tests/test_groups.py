@@ -845,3 +845,22 @@ def test_a_refusal_costs_what_choosing_the_groups_did_as_well() -> None:
     with pytest.raises(hm.NotReleased, match=r"epsilon = 2 and delta = 0\.001 are spent") as refusal:
         hm.mean(data, user="user", value="value", by="group", epsilon=2, delta=1e-3, per="user")
     assert (refusal.value.epsilon, refusal.value.delta) == (2.0, 1e-3)
+
+
+def test_only_what_is_usable_is_counted_under_every_relation() -> None:
+    values = [1.0, None, None, None, None, 3.0]
+    data = pa.table({"user": [1, 1, 1, 1, 2, 3], "value": pa.array(values, pa.float64())})
+    for neighbors in RELATIONS:
+        options: dict[str, Any] = {"user": "user", "epsilon": 1000, "neighbors": neighbors}
+        assert hm.count(data, value="value", **options).value == 2
+        assert hm.count(data, value="value", of="records", record_cap=9, **options).value == 2
+        assert hm.count(data, **options).value == 3
+        assert hm.count(data, of="records", record_cap=9, **options).value == 6
+
+
+def test_a_number_of_records_that_is_public_is_given_without_a_cap() -> None:
+    users = np.repeat(np.arange(2_000), np.append(np.ones(1_990, dtype=int), np.full(10, 500)))
+    made = hm.count(
+        pa.table({"user": users}), user="user", of="records", epsilon=1, neighbors="replace-values"
+    )
+    assert made.value == len(users)
