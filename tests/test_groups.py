@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import decimal
 import itertools
 import math
+import uuid
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -12,6 +16,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
@@ -649,3 +654,239 @@ def test_all_but_the_values_is_the_same_for_neighbours(neighbors: str) -> None:
         )
         shown.append((made.keys, made.parameters, made.facts(), made.to_arrow().schema))
     assert shown[0] == shown[1]
+
+
+# --- one user's odd record -----------------------------------------------------------------------------------------
+
+
+def _container(kind: str, users: list[str], groups: list[str], values: list[float], folder: Path) -> Any:
+    frame = pd.DataFrame({"user": pd.Series(users, dtype=object), "group": groups, "value": values})
+    match kind:
+        case "category":
+            return frame.assign(user=frame["user"].astype("category"))
+        case "polars categories":
+            return pl.DataFrame({"user": users, "group": groups, "value": values}).with_columns(
+                pl.col("user").cast(pl.Categorical)
+            )
+        case "arrow dictionary":
+            table = pa.table({"user": users, "group": groups, "value": values})
+            return table.set_column(0, "user", table["user"].combine_chunks().dictionary_encode())
+        case "csv":
+            frame.to_csv(folder / "a.csv", index=False)
+            return str(folder / "a.csv")
+    return frame
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "polars categories", "arrow dictionary", "csv"])
+@pytest.mark.parametrize("pooled", [True, False])
+def test_whoever_goes_the_others_stay_in_their_groups(tmp_path: Path, kind: str, pooled: bool) -> None:
+    """However ids are held: numbers given to them in order would change for all where one goes."""
+    rng = np.random.default_rng(11)
+    users = [f"user {number}" for number in np.repeat(np.arange(80), 6).tolist()]
+    groups = rng.choice(["a", "b", "c"], len(users)).tolist()
+    values = np.repeat(rng.normal(size=80), 6).tolist()
+    everyone = shares(_container(kind, users, groups, values, tmp_path), max_groups=1, pooled=pooled)
+    others = shares(
+        _container(kind, users[6:], groups[6:], values[6:], tmp_path), max_groups=1, pooled=pooled
+    )
+    apart = [(key, one) for key, own in everyone.items() for one in own if one not in others.get(key, [])]
+    assert len(apart) == 1
+    assert sum(map(len, others.values())) == 79
+
+
+@pytest.mark.parametrize("more", [0.5, math.nan, 2**63, 10**400, "text", True], ids=str)
+def test_an_id_of_another_kind_leaves_the_others_in_their_groups(more: Any) -> None:
+    """One such id makes floats or objects of a column of integers."""
+    rng = np.random.default_rng(12)
+    users: list[Any] = [number + 10 for number in np.repeat(np.arange(80), 6).tolist()]
+    groups = rng.choice(["a", "b", "c"], len(users)).tolist()
+    values = np.repeat(rng.normal(size=80), 6).tolist()
+    usual = shares(pd.DataFrame({"user": users, "group": groups, "value": values}), max_groups=1)
+    odd = pd.DataFrame({"user": [*users, more], "group": [*groups, "d"], "value": [*values, 1.0]})
+    found = shares(odd, max_groups=1)
+    found.pop(("d",), None)
+    assert found == usual
+
+
+def test_keys_that_are_no_text_do_not_share_a_name(tmp_path: Path) -> None:
+    """Shown alike, the group of one user would stand for that of a thousand."""
+    lines = b"user,group,value\n" + b"".join(b"%d,\xff,1\n%d,\xc3\xbc,1\n" % (n, n + 500) for n in range(500))
+    for more in (b"", b"5000,\xfe,1\n", b"5000,\xff\xff,1\n"):
+        (tmp_path / "a.csv").write_bytes(lines + more)
+        made = hm.count(str(tmp_path / "a.csv"), user="user", by="group", epsilon=1, delta=1e-9)
+        assert made.keys == (("ü",),)
+        own = shares(str(tmp_path / "a.csv"), pooled=True)
+        assert {key: len(one) for key, one in own.items()} == {("ü",): 500}
+
+
+def _invalid_text() -> pa.Array:
+    buffers = [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff")]
+    return pa.Array.from_buffers(pa.string(), 2, buffers)
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd"),
+    [
+        (pa.array([0, 1], pa.date32()), pa.array([0, 5_000_000], pa.int32()).cast(pa.date32())),
+        (pa.array([0, 1], pa.date32()), pa.array([0, -5_000_000], pa.int32()).cast(pa.date32())),
+        (pa.array(["a", "b"]), _invalid_text()),
+        (pd.Series(["a", "b"], dtype=object), pd.Series(["a", "\ud800"], dtype=object)),
+        (pd.Series(["a", "b"], dtype=object), pd.Series(["a", 1.5], dtype=object)),
+        (pd.Series([1, 2]), pd.Series([1, None])),
+        (pd.Series([True, False]), pd.Series([True, None])),
+        (pd.Series([1, 2], dtype="category"), pd.Series([1, None], dtype="category")),
+        (pd.Series([True, False], dtype="category"), pd.Series([True, None], dtype="category")),
+    ],
+    ids=["late", "early", "bytes", "surrogate", "object", "missing", "flag", "category", "flag category"],
+)
+def test_one_odd_key_leaves_the_others_as_they_are(usual: Any, odd: Any) -> None:
+    found = []
+    for group in (usual, odd):
+        columns = {"user": [1, 2], "group": group, "value": [1.0, 2.0]}
+        data = pa.table(columns) if isinstance(group, pa.Array) else pd.DataFrame(columns)
+        found.append(shares(data))
+    assert len(found[0]) == 2
+    assert len(found[1]) == 1
+    ((key, own),) = found[1].items()
+    assert found[0][key] == own
+
+
+def test_objects_are_matched_with_public_keys_as_these_are_written() -> None:
+    dates = [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)]
+    for given_keys in (dates, [True, False], [7, -7]):
+        frame = pd.DataFrame(
+            {"user": [1, 2], "group": pd.Series(given_keys, dtype=object), "value": [1.0, 2.0]}
+        )
+        made = hm.count(frame, user="user", by="group", keys=given_keys, epsilon=1e3)
+        assert made.values[:, 0].tolist() == [1.0, 1.0]
+
+
+def test_points_in_time_name_no_groups() -> None:
+    times = [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
+    for frame in (
+        pl.DataFrame({"user": [1, 2], "group": times, "value": [1.0, 2.0]}),
+        pd.DataFrame({"user": [1, 2], "group": pd.to_datetime(times), "value": [1.0, 2.0]}),
+        pd.DataFrame({"user": [1, 2], "group": pd.to_timedelta([1, 2]), "value": [1.0, 2.0]}),
+    ):
+        with pytest.raises(hm.InputError, match="cannot name groups"):
+            shares(frame)
+
+
+@pytest.mark.parametrize(
+    "key", [2**64 - 1, 2**100, -(2**100), 2**128 - 1, uuid.UUID(int=7)], ids=lambda key: str(key)[:6]
+)
+def test_wide_keys_are_what_they_are(key: Any) -> None:
+    kind = "UUID" if isinstance(key, uuid.UUID) else "UHUGEINT" if key > 2**127 else "HUGEINT"
+    connection = duckdb.connect()
+    data = connection.sql(f"SELECT range AS user, '{key}'::{kind} AS \"group\" FROM range(60)")
+    private = hm.count(data, user="user", by="group", epsilon=100, delta=0.1)
+    public = hm.count(data, user="user", by="group", epsilon=100, keys=[key])
+    for made in (private, public):
+        assert made.keys == ((key,),)
+        assert made.to_polars().height == made.to_arrow().num_rows == 1
+
+
+def test_chances_keep_the_inequality_at_large_epsilon_too() -> None:
+    """A float of epsilon is off by up to 2^-48 there; ratios are compared with e^epsilon in 60 digits."""
+    with decimal.localcontext(prec=60):
+        for epsilon in (164.35919268397632, 123.456, 199.99):
+            rule = KeySelection(epsilon=Fraction(epsilon) / 5, delta=Fraction(1e-30))
+            exact = (
+                decimal.Decimal(rule.epsilon.numerator) / decimal.Decimal(rule.epsilon.denominator)
+            ).exp()
+            _, one, two, *_ = rule.passes
+            assert two - one <= exact * one
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("max_groups", [1, 2])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_what_the_steps_leave_pays_for_the_groups(neighbors: str, max_groups: int, delta: float) -> None:
+    """The noise of the means and counts is that of the rest of the account, for every change of one user."""
+    rng = np.random.default_rng(13)
+    users = np.repeat(np.arange(4_000), 2)
+    data = pa.table(
+        {
+            "user": users,
+            "group": rng.integers(0, 2, len(users)),
+            "value": rng.normal(5, 1, len(users)),
+        }
+    )
+    options: dict[str, Any] = {"user": "user", "by": "group", "epsilon": 3, "delta": delta}
+    options |= {"neighbors": neighbors, "max_groups": max_groups, **({} if delta else {"keys": [0, 1]})}
+    changes = max_groups * (1 if neighbors == "add-remove" else 2)
+
+    def rest(made: hm.ReleaseTable, what: str) -> float:
+        spent = [one for one in made.spent if one.unit == "epsilon"]
+        assert math.fsum(one.amount for one in spent) <= 3 + 1e-9
+        assert len(spent) > 1
+        assert made.parameters["record_cap"] <= 2
+        (left,) = (one.amount for one in spent if one.what == what)
+        return left
+
+    counted = hm.count(data, of="records", **options)
+    cap = counted.parameters["record_cap"]
+    assert counted.parameters["noise_scale"] == pytest.approx(
+        cap * changes / rest(counted, "the count"), rel=1e-6
+    )
+    made = hm.mean(data, value="value", **options)
+    asked = Request.checked(
+        ("value",),
+        epsilon=rest(made, "the mean"),
+        delta=delta / 2,
+        per="record",
+        neighbors="add-remove",
+    )
+    table = group_table(
+        data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1, pooled=False
+    )
+    single = Clipped(
+        bounds=tuple(made.parameters["bounds"]),
+        record_cap=made.parameters["record_cap"],
+        centred=True,
+        likeness=0.0,
+        changes=changes,
+    ).prepare(asked, PublicFacts.of(table.members, Neighbors.ADD_REMOVE))
+    expected = single.parameters()
+    assert made.parameters["noise"] == expected["noise"]
+    assert made.parameters["noise_scale_of_sum"] == pytest.approx(expected["noise_scale_of_sum"], rel=0.01)
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_that_nobody_is_in_any_group_does_not_show(neighbors: str) -> None:
+    """Where something is sought first, on one group of each user: nobody has one, or one user does."""
+    users = np.arange(3_000)
+    for group in (["elsewhere"] * 3_000, ["here", *["elsewhere"] * 2_999]):
+        data = pa.table({"user": users, "group": group, "value": np.ones(3_000)})
+        options: dict[str, Any] = {"user": "user", "by": "group", "epsilon": 2, "neighbors": neighbors}
+        with pytest.raises(hm.NotReleased, match="too few users"):
+            hm.mean(data, value="value", keys=["here"], per="user", **options)
+        with contextlib.suppress(hm.NotReleased):
+            made = hm.count(data, of="records", keys=["here", "there"], **options)
+            assert len(made) == 2
+
+
+def test_a_refusal_costs_what_choosing_the_groups_did_as_well() -> None:
+    data = pa.table({"user": np.arange(3_000), "group": ["a"] * 3_000, "value": np.full(3_000, math.nan)})
+    with pytest.raises(hm.NotReleased, match=r"epsilon = 2 and delta = 0\.001 are spent") as refusal:
+        hm.mean(data, user="user", value="value", by="group", epsilon=2, delta=1e-3, per="user")
+    assert (refusal.value.epsilon, refusal.value.delta) == (2.0, 1e-3)
+
+
+def test_only_what_is_usable_is_counted_under_every_relation() -> None:
+    values = [1.0, None, None, None, None, 3.0]
+    data = pa.table({"user": [1, 1, 1, 1, 2, 3], "value": pa.array(values, pa.float64())})
+    for neighbors in RELATIONS:
+        options: dict[str, Any] = {"user": "user", "epsilon": 1000, "neighbors": neighbors}
+        assert hm.count(data, value="value", **options).value == 2
+        assert hm.count(data, value="value", of="records", record_cap=9, **options).value == 2
+        assert hm.count(data, **options).value == 3
+        assert hm.count(data, of="records", record_cap=9, **options).value == 6
+
+
+def test_a_number_of_records_that_is_public_is_given_without_a_cap() -> None:
+    users = np.repeat(np.arange(2_000), np.append(np.ones(1_990, dtype=int), np.full(10, 500)))
+    made = hm.count(
+        pa.table({"user": users}), user="user", of="records", epsilon=1, neighbors="replace-values"
+    )
+    assert made.value == len(users)

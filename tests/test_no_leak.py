@@ -54,7 +54,7 @@ def beside_the_value(release: hm.Release) -> dict[str, Any]:
     """All that is shown, without the released numbers and the interval made of them."""
     shown = release.to_dict()
     shown["interval"] = {key: shown["interval"][key] for key in ("level", "covers")}
-    del shown["value"]
+    del shown["value"], shown["denominator"]
     labels = [label for label, _ in release.rows()]
     return shown | {"labels": labels, "n_users": release.n_users}
 

@@ -275,7 +275,8 @@ def count(
     request = Request.checked((of,), epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     known = Known.given(record_cap=record_cap)
     chosen: Mechanism = Count(record_cap=known.record_cap, usable=value is not None)
-    if of == "records" and record_cap is None:
+    public = value is None and by is None and request.neighbors.counts_are_public
+    if of == "records" and record_cap is None and not public:
         chosen = TunedCount()
     reading = Reading(
         user=column_names(user, "user"),

@@ -199,7 +199,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
         import pyarrow as pa
 
         columns: dict[str, Any] = {
-            name: pa.array([key[place] for key in self.keys]) for place, name in enumerate(self.by)
+            name: _key_column([key[place] for key in self.keys]) for place, name in enumerate(self.by)
         }
 
         def add(name: str, numbers: Any) -> None:
@@ -321,6 +321,16 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
             f"<table>{facts}</table>"
         )
+
+
+def _key_column(keys: Sequence[Any]) -> pyarrow.Array:
+    """Keys in a type of their own, or as text where there is none: whole numbers beyond 64 bits."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(keys)
+    except (OverflowError, pa.ArrowException):
+        return pa.array([str(key) for key in keys], type=pa.string())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

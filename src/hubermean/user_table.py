@@ -105,12 +105,16 @@ class UserTable:
     def taken(self, positions: IntArray) -> UserTable:
         """The table of some of the users, or of entries -1, which stand for users without a usable record."""
         absent = positions < 0
-        counts = np.where(absent, 0, self.counts[positions])
+        if not len(self.counts):  # nobody to take; all that was asked for is absent
+            counts, records = np.zeros((2, len(positions)), dtype=np.int64)
+        else:
+            counts = np.where(absent, 0, self.counts[positions])
+            records = np.where(absent, 0, self.records[positions])
         return UserTable(
             columns=self.columns,
             sums=tuple(sums.taken(positions) for sums in self.sums),
             counts=counts,
-            records=np.where(absent, 0, self.records[positions]),
+            records=records,
         )
 
     def __repr__(self) -> str:

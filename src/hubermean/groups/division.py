@@ -34,6 +34,7 @@ class Division:
         changes: how many times one user can be added to or removed from a group.
         selection: which groups appear, where that is private, for every change at a price of its own.
         means: what the means of all groups may spend together; groups are protected as under `add-remove`.
+        whole: what was asked for, all of which is spent where nothing can be released.
         tuning: what tuning on one group of each user may spend, in the relation that was asked for: all that the means
             may, of which it takes its part first.
     """
@@ -43,6 +44,7 @@ class Division:
     selection: KeySelection | None
     means: Request
     tuning: Request
+    whole: Request
 
     @classmethod
     def of(cls, request: Request, *, max_groups: int, public_keys: bool) -> Division:
@@ -65,6 +67,7 @@ class Division:
             selection=selection,
             means=replace(request, epsilon=epsilon, delta=delta, neighbors=Neighbors.ADD_REMOVE),
             tuning=replace(request, epsilon=epsilon, delta=delta, neighbors=within),
+            whole=request,
         )
 
     def expected_weight(self, pooled: float, groups: int) -> float:

@@ -49,6 +49,7 @@ def prepare_groups(
             assert pool_facts is not None
             # One currency: what is left must pay for groups that one user may be in several of.
             steps = mechanism.prepare(division.tuning, pool_facts, purse=Purse.pure(division.tuning.epsilon))
+            steps = replace(steps, charged=division.whole)
             means = isinstance(mechanism, Tuned)
             finish = (clipped_for_groups if means else count_for_groups)(steps, division, facts)
             what = THE_MEAN if means else THE_COUNT

@@ -40,8 +40,9 @@ class KeySelection:
         """For 0, 1, 2, ... users the chance to appear, times 2^bits; the last stands for all larger numbers."""
         whole = 1 << self.bits
         start = math.floor(self.delta * whole)
-        # e^epsilon, rounded down, which only makes the inequalities stricter.
-        growth = math.exp(min(float(self.epsilon), _LARGEST_EPSILON)) * (1.0 - 2.0**-50)
+        # e^epsilon, rounded down, which only makes the inequalities stricter: by more than the rounding of an exponent
+        # of up to 40 and of the function.
+        growth = math.exp(min(float(self.epsilon), _LARGEST_EPSILON)) * (1.0 - 2.0**-45)
         factor = max(math.floor(Fraction(growth) * (1 << _GROWTH_BITS)), 1 << _GROWTH_BITS)
         chances = [0]
         while chances[-1] < whole and len(chances) <= MOST_COUNTED:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hubermean.ingest.columns import ValueColumn
+from hubermean.ingest.files import identifier
 from hubermean.ingest.grouping import aggregates, renamed
 
 
@@ -19,6 +20,7 @@ class GroupQuery:
     """What is asked of the engine.
 
     Attributes:
+        marks: for each user column, another that follows from the user's id, where that column itself does not.
         keys: a query for the public groups, with columns `code`, `group_0`, ...; None where they are not public.
         max_groups: how many groups a user counts in; None where that needs no enforcing.
         pooled: whether to tell one of each user's groups from its others (`first`), and how many users there are
@@ -27,6 +29,7 @@ class GroupQuery:
 
     source: str
     users: Sequence[str]
+    marks: Sequence[str | None]
     has_user: Sequence[str]
     groups: Sequence[str]
     values: Sequence[ValueColumn]
@@ -42,7 +45,11 @@ class GroupQuery:
         """
         _, users = renamed(self.users, "user")
         _, groups = renamed(self.groups, "group")
-        number = f"hash({', '.join([*users, *groups])})"
+        marks = [
+            user if mark is None else name
+            for user, mark, name in zip(users, self.marks, self._mark_names(), strict=True)
+        ]
+        number = f"hash({', '.join([*marks, *groups])})"
         # Both are asked for twice where users are to be counted, else only the second.
         shares = f"shares AS {'MATERIALIZED' if self.pooled else 'NOT MATERIALIZED'} ({self._shares(split)})"
         present = " AND ".join(f"{group} IS NOT NULL" for group in groups)
@@ -83,11 +90,17 @@ class GroupQuery:
         more, groups = renamed(self.groups, "group")
         selected += more
         selected += [f"{value.integer} AS value_{number}" for number, value in enumerate(self.values)]
+        marks = [(mark, name) for mark, name in zip(self.marks, self._mark_names(), strict=True) if mark]
+        selected += [f"{identifier(str(mark))} AS {name}" for mark, name in marks]
         keys = ", ".join([*users, *groups])
+        wanted = [f"min({name}) AS {name}" for _, name in marks] + aggregates(self.values, split=split)
         return (
-            f"SELECT {keys}, {', '.join(aggregates(self.values, split=split))} FROM (SELECT {', '.join(selected)} "
+            f"SELECT {keys}, {', '.join(wanted)} FROM (SELECT {', '.join(selected)} "
             f"FROM {self.source} WHERE {' AND '.join(self.has_user)}) GROUP BY {keys}"
         )
+
+    def _mark_names(self) -> list[str]:
+        return [f"mark_{number}" for number in range(len(self.users))]
 
     def _columns(self, groups: Sequence[str], split: bool) -> list[str]:
         """Numbers only, and what tells the groups apart: nothing that names a user."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -55,6 +56,7 @@ def group_table(
         query = GroupQuery(
             source=source.name,
             users=user,
+            marks=[source.marks.get(name) for name in user],
             has_user=[source.schema.key(name) for name in user],
             groups=by,
             values=readers,
@@ -77,13 +79,17 @@ def group_table(
                 table = table.filter(table.column("usable").is_valid())
                 pool = n_users, np.flatnonzero(table.column("first").to_numpy())
             codes, found = _codes(table, by, typed, source)
-            members = read_user_table(table, readers)
+            everything = read_user_table(table, readers)
+            members = everything
+            if (codes < 0).any():  # groups that have no name; the pool is that of all groups, named or not
+                named = np.flatnonzero(codes >= 0)
+                codes, members = codes[named], everything.taken(named)
             return GroupTable(
                 by=tuple(by),
                 keys=tuple(found),
                 members=members,
                 membership=Membership(groups=codes, size=len(found)),
-                pool=None if pool is None else members.taken(_padded(*pool)),
+                pool=None if pool is None else everything.taken(_padded(*pool)),
             )
 
         return quietly(lambda: with_room(grouped, once=source.once), UNREADABLE)
@@ -104,7 +110,7 @@ def _padded(n_users: int, positions: IntArray) -> IntArray:
 def _codes(
     table: pa.Table, by: Sequence[str], typed: list[Key] | None, source: Source
 ) -> tuple[IntArray, list[Key]]:
-    """The number of each entry's group, and the groups."""
+    """The number of each entry's group, and the groups; -1 where a group has no name, and so cannot appear."""
     if typed is not None:
         return table.column("code").to_numpy().astype(np.int64), typed
     combined = np.zeros(table.num_rows, dtype=np.int64)
@@ -114,6 +120,36 @@ def _codes(
         # Renumbered after every column, so that the product stays small.
         combined = np.unique(combined * len(column.dictionary) + codes, return_inverse=True)[1]
     _, first = np.unique(combined, return_index=True)
-    columns = [table.column(f"group_{number}").take(first).to_pylist() for number in range(len(by))]
-    keys = [tuple(decoded(one, source) for one in key) for key in zip(*columns, strict=True)]
-    return combined, keys
+    columns = [
+        _names(table.column(f"group_{number}").take(first), source, source.schema.types[name].id)
+        for number, name in enumerate(by)
+    ]
+    keys = list(zip(*columns, strict=True))
+    named = np.array([None not in key for key in keys], dtype=bool)
+    if not named.all():
+        combined = np.where(named, np.cumsum(named) - 1, -1)[combined]
+    return combined, [key for key in keys if None not in key]
+
+
+def _names(column: pa.ChunkedArray, source: Source, kind: str) -> list[Any]:
+    """Keys of one column as Python has them, each judged by itself; None where it has no such value.
+
+    Dates beyond the year 9999 and text that is no UTF-8 are such: neither may stop the release of the other groups, nor
+    be shown as the same name as another key, for then one user could decide which of the two is shown.
+    """
+    try:
+        keys = column.to_pylist()
+    except (ArithmeticError, ValueError):
+        keys = [_name(one) for one in column]
+    if kind in ("hugeint", "uhugeint"):  # which arrive as signed decimals of 128 bits
+        return [int(one) % 2**128 if kind == "uhugeint" else int(one) for one in keys]
+    if kind == "uuid":
+        return [uuid.UUID(str(one)) for one in keys]
+    return [decoded(one, source) for one in keys]
+
+
+def _name(key: pa.Scalar) -> Any:
+    try:
+        return key.as_py()
+    except (ArithmeticError, ValueError):
+        return None

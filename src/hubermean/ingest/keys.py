@@ -56,8 +56,8 @@ def keys_from_file(path: str, by: Sequence[str]) -> list[Key]:
             return source.run(f"SELECT {columns} FROM {source.name}").fetchall()
 
         found = quietly(rows, f"{path} could not be read to the end; check that it is complete")
-        present = (tuple(decoded(one, source) for one in row) for row in found if None not in row)
-        return list(dict.fromkeys(present))
+        names = (tuple(decoded(one, source) for one in row) for row in found)
+        return list(dict.fromkeys(name for name in names if None not in name))
 
 
 def _listed(given: Any) -> list[Any]:
@@ -99,10 +99,16 @@ def checked_keys(keys: Sequence[Key], query: str, by: Sequence[str], source: Sou
 
 
 def decoded(key: Any, source: Source) -> Any:
-    """A key as people write it: text that was read byte by byte becomes the UTF-8 it most likely is."""
-    if source.byte_text and isinstance(key, str):
-        return key.encode("latin-1", errors="replace").decode("utf-8", errors="replace")
-    return key
+    """A key as people write it: text that was read byte by byte as the UTF-8 it is, None where it is none.
+
+    Different keys stay different: a letter in place of what cannot be read would make one of many.
+    """
+    if not (source.byte_text and isinstance(key, str)):
+        return key
+    try:
+        return key.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return None
 
 
 def _text(key: Any, source: Source) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +31,7 @@ class Source:
     """Something the engine can select from; `once` if it cannot be read again.
 
     `relation` is None where `connection` knows it by `name`. `byte_text`: text holds a letter for every byte of the
-    file (latin-1), whatever its encoding.
+    file (latin-1), whatever its encoding. `marks`: see `ArrowSource`.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Source:
     relation: duckdb.DuckDBPyRelation | None = None
     once: bool = False
     byte_text: bool = False
+    marks: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, query: str) -> duckdb.DuckDBPyRelation:
         if self.relation is not None:
@@ -213,7 +214,9 @@ def open_source(
                 registered, "the data frame has a column of a type that cannot be read; convert it first"
             )
             schema = _schema(columns, units=source.units)
-            yield Source(name="frame", schema=schema, connection=connection, once=source.once)
+            yield Source(
+                name="frame", schema=schema, connection=connection, once=source.once, marks=source.marks
+            )
 
 
 def _file_source(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Source:

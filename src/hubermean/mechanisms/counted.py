@@ -23,7 +23,7 @@ from hubermean.mechanisms.protocol import Column, Outcome, Prepared, PublicFacts
 from hubermean.mechanisms.purse import Purse
 from hubermean.mechanisms.tuned import PreparedTuned, Tuned
 from hubermean.mechanisms.tuning_plan import Found
-from hubermean.mechanisms.weights import check_cap, weighing_counts, weight_cap
+from hubermean.mechanisms.weights import check_cap, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import float_down, laplace_scale
 from hubermean.release import Interval
@@ -44,8 +44,8 @@ class Count:
 
     Formal guarantees:
     - epsilon-DP for the neighbour relation of the request;
-    - what that relation makes public is given as it is: the number of users under `replace-user` and `replace-values`,
-      and of records under `replace-values`, all records being counted.
+    - what that relation makes public is given as it is where everybody counts: the number of users under
+      `replace-user` and `replace-values`, and of records under `replace-values`.
     """
 
     record_cap: int | None = None
@@ -60,7 +60,9 @@ class Count:
         self.check(request)
         cap = weight_cap(self.record_cap, request, facts)
         public = None
-        if not self.usable and request.per == "user":
+        if self.usable:
+            public = None  # whether a value is usable is part of the values
+        elif request.per == "user":
             public = facts.n_users
         elif facts.record_counts is not None:
             public = sum(np.minimum(facts.record_counts, cap).tolist())
@@ -132,7 +134,7 @@ class PreparedCount(Prepared):
 
     def statistic(self, table: UserTable, membership: Membership | None = None) -> list[list[int]]:
         """The counts that noise is added to, one per group."""
-        weights: IntArray = np.minimum(weighing_counts(table, self.request), self.cap)
+        weights: IntArray = np.minimum(table.counts, self.cap)
         totals = Totals(membership)
         block = BLOCK if membership is None else membership.block
         for start in range(0, len(weights), block):

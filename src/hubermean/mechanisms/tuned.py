@@ -136,12 +136,16 @@ class Learned(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedTuned(Prepared):
-    """The steps decided; what each finds is decided by the draw."""
+    """The steps decided; what each finds is decided by the draw.
+
+    `charged` is what a refusal costs, where that is more than the request: something else was drawn before.
+    """
 
     request: Request
     facts: PublicFacts
     planner: Planner
     steps: tuple[Step, ...]
+    charged: Request | None = None
 
     def rehearse(self) -> None:
         """Refuse, before anything is spent, what no draw could be released with.
@@ -259,7 +263,8 @@ class PreparedTuned(Prepared):
         return purse.account(prices, self.request.delta)
 
     def _refusal(self, reason: str, told: str) -> NotReleased:
-        epsilon, delta = self.request.epsilon, self.request.delta
+        charged = self.charged or self.request
+        epsilon, delta = charged.epsilon, charged.delta
         spent = f"epsilon = {epsilon:g}" + (f" and delta = {delta:g} are" if delta > 0 else " is")
         return NotReleased(
             f"{reason}; {spent} spent; {told}",
