@@ -181,7 +181,7 @@ def test_the_roomy_query_gives_the_same_integers(rows: list[tuple[int, float]]) 
     )
     plain = user_table(table, user="u", value="v")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "_with_room", lambda grouped, once: grouped(True))
+        patch.setattr(read, "with_room", lambda grouped, once: grouped(True))
         roomy = user_table(table, user="u", value="v")
     assert sums_by_size(roomy) == sums_by_size(plain)
     # To the last bit: what floats make of a user must not depend on how the sums were added up.
