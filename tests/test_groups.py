@@ -618,6 +618,7 @@ def test_the_worlds_of_an_audit_are_records_like_any_other() -> None:
         ({"by": "group", "keys": [("a", "b")]}, "1 entries"),
         ({"by": "group", "keys": [1.5]}, "integers, text"),
         ({"by": "whole", "keys": ["x"]}, "no value of column 'whole'"),
+        ({"by": "whole", "keys": ["1.4"]}, "no value of column 'whole'"),
         ({"by": "float", "delta": 1e-6}, "cannot name groups"),
         ({"by": "group", "keys": 5}, "list the groups"),
         ({"by": "group", "keys": {"other": ["a"]}}, "map each of group"),
@@ -890,3 +891,57 @@ def test_a_number_of_records_that_is_public_is_given_without_a_cap() -> None:
         pa.table({"user": users}), user="user", of="records", epsilon=1, neighbors="replace-values"
     )
     assert made.value == len(users)
+
+
+def test_a_mechanism_is_told_nothing_of_the_size_of_a_group() -> None:
+    """Not even under relations that make the number of all users and records public."""
+    told = []
+
+    class Spy:
+        name = "spy"
+
+        def check(self, request: Request) -> None:
+            told.append(request.neighbors)
+
+        def prepare(self, request: Request, facts: PublicFacts) -> Any:
+            told.append((facts.n_users, facts.record_counts, request.neighbors))
+            raise hm.InputError("seen")
+
+    for neighbors in RELATIONS:
+        told.clear()
+        with pytest.raises(hm.InputError, match="seen"):
+            hm.mean(
+                records(50),
+                user="user",
+                value="value",
+                by="group",
+                keys=["g0"],
+                epsilon=1,
+                neighbors=neighbors,
+                mechanism=Spy(),  # type: ignore[arg-type]
+            )
+        assert told == [Neighbors.ADD_REMOVE, (None, None, Neighbors.ADD_REMOVE)]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_what_is_sought_never_costs_more_than_there_is(neighbors: str, columns: int) -> None:
+    """Over sizes and budgets, with the dearest answers: the account of a release adds up to what was asked for."""
+    rng = np.random.default_rng(12)
+    for n_users, epsilon in ((1_500, 3.0), (4_000, 1.0), (30_000, 0.3), (30_000, 4.0)):
+        values = {f"v{number}": rng.standard_cauchy(n_users) for number in range(columns)}
+        data = pa.table({"user": np.arange(n_users), "group": np.arange(n_users) % 3, **values})
+        try:
+            made = hm.mean(
+                data,
+                user="user",
+                value=list(values),
+                by="group",
+                epsilon=epsilon,
+                delta=1e-6,
+                neighbors=neighbors,
+            )
+        except (hm.InputError, hm.NotReleased):
+            continue
+        assert sum(Fraction(one.amount) for one in made.spent if one.unit == "epsilon") <= Fraction(epsilon)
+        assert sum(Fraction(one.amount) for one in made.spent if one.unit == "delta") <= Fraction(1e-6)

@@ -28,7 +28,7 @@ from hubermean.user_table import UserTable
 _NOISE_IN_USERS = (
     2.25  # what the noise of a sum weighs, in users at the bounds, for one change and epsilon = 1
 )
-_FURTHER_PART = 0.15  # of a column's budget
+_FURTHER_PART = 0.2  # of what is left for a column
 _WIDEST = 4.0  # times the usual bounds: so much noise may hostile users cause
 
 Finish = Callable[[Found, int], Additive]
@@ -103,10 +103,11 @@ class LookFurther:
 
     def search(self, found: Found) -> SpreadSearch | None:
         assert found.division is not None
-        left = float(self.planner.purse.total - found.spent)
-        beyond = _NOISE_IN_USERS * self.division.changes / max(left, 1e-9)
+        left = self.planner.purse.total - found.spent
+        beyond = _NOISE_IN_USERS * self.division.changes / max(float(left), 1e-9)
         share = 1.0 - beyond / max(self.division.expected_weight(found.weight, self.groups), 1.0)
-        largest = self.planner.purse.largest_choice(found.division.own, _FURTHER_PART)
+        # Of what is left, not of what there was: so that all columns together never spend what is not there.
+        largest = self.planner.purse.largest_choice(left / self.planner.columns, _FURTHER_PART)
         return SpreadSearch.beyond(found.weight, share=share, largest=largest)
 
     def ready(self, found: Found) -> None:
