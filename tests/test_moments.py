@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubermean.mechanisms import Clipped, PublicFacts, Request
-from hubermean.mechanisms.interval import half_widths, laplace_tail
+from hubermean.mechanisms.interval import half_widths, laplace_tail, noise_width
 from hubermean.mechanisms.moments import Moments, Weights
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
@@ -154,6 +154,10 @@ def test_half_widths_hold_what_they_say(level: float, sampling: float) -> None:
     assert (np.abs(errors) <= width).mean() >= level - 0.003
     assert width >= half_widths(level, kind="gaussian", **variances)[0]
     assert endless == math.inf
+    for kind in KINDS:
+        nothing = np.zeros(1)
+        (alone,) = half_widths(level, kind=kind, noise_variance=np.array([2.0]), sampling_variance=nothing)
+        assert noise_width(level, kind=kind, stddev=math.sqrt(2.0)) == pytest.approx(alone, rel=1e-6)
 
 
 @pytest.mark.usefixtures("seeded_releases")

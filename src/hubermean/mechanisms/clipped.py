@@ -21,7 +21,7 @@ from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
 from hubermean.exact.adding import Membership
 from hubermean.laws import NoisySum
-from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_widths
+from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_widths, noise_width
 from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weights
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
@@ -410,9 +410,7 @@ class ClippedInterval:
     def denominators(self, level: float = DEFAULT_LEVEL) -> list[Denominator]:
         """The total weight of every group, in records or users."""
         law, found = self.laws[0], self.estimates[0]
-        noise = np.array([found.moments.weight_stddev(law) ** 2])
-        nothing = np.zeros(1)
-        (width,) = half_widths(level, kind=law.kind, noise_variance=noise, sampling_variance=nothing).tolist()
+        width = noise_width(level, kind=law.kind, stddev=found.moments.weight_stddev(law))
         return [
             Denominator(
                 value=max(weight, 0.0),

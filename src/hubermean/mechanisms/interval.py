@@ -37,6 +37,15 @@ def half_widths(
     return widths
 
 
+def noise_width(level: float, *, kind: Literal["laplace", "gaussian"], stddev: float) -> float:
+    """The same for noise alone."""
+    from statistics import NormalDist
+
+    tail = (1.0 - level) / 2.0
+    normal = -NormalDist().inv_cdf(tail) * stddev
+    return normal if kind == "gaussian" else max(normal, -math.log(2.0 * tail) * stddev / math.sqrt(2.0))
+
+
 def _laplace_widths(tail: float, scale: Floats, deviation: Floats) -> Floats:
     """Where the tail of the mixture has the given probability, rounded up."""
     low, high = np.zeros_like(scale), scale + deviation
