@@ -94,6 +94,7 @@ def test_counts(run: Any, tmp_path: Path) -> None:
         (["--by", "year", "--key", "x"], "no value of column"),
         (["--by", "city", "--key", "Zug", "--max-groups", "0"], "--max-groups must be"),
         (["--max-groups", "2"], "--by"),
+        (["--by", "year", "--keys", "t.parquet"], "cannot tell which groups are public"),
     ],
 )
 def test_bad_groups_get_one_sentence(
@@ -112,3 +113,29 @@ def test_bad_groups_get_one_sentence(
     told = capsys.readouterr().err
     assert words in told
     assert told.count("\n") == 1
+
+
+def test_groups_that_are_all_refused_exit_as_one_would(run: Any) -> None:
+    hard = [
+        "--mechanism",
+        "tested",
+        "--delta",
+        "1e-6",
+        "--threshold",
+        "0.001",
+        "--radius",
+        "1000",
+        "--per",
+        "user",
+    ]
+    given = ["release", *GIVEN, "--value", "fare", "--by", "city", "--key", "Zug", "--key", "Rom", *hard]
+    shown = run(*given, "--json")
+    assert shown.exit_code == 1, shown.output
+    assert json.loads(shown.stdout)["released"] is False
+
+
+def test_no_group_with_enough_users_is_told(run: Any, tmp_path: Path) -> None:
+    shown = run(*MEAN, "--by", "city", "--delta", "1e-6", "--max-groups", "1000", "--report", "out.html")
+    assert shown.exit_code == 0
+    assert "none has enough users" in " ".join(shown.output.split())
+    assert "No group has enough users" in (tmp_path / "out.html").read_text(encoding="utf-8")

@@ -280,7 +280,8 @@ def test_groups_appear_in_releases_as_often_as_they_should() -> None:
     )
     names = [name for name, size in sizes.items() for _ in range(size)]
     data = pa.table({"user": np.arange(len(names)), "group": names, "value": np.ones(len(names))})
-    rule = Division.of(request("add-remove", delta=0.3), max_groups=1, public_keys=False).selection
+    asked = request("add-remove", delta=0.3)
+    rule = Division.of(asked, max_groups=1, public_keys=False, delta_for="keys").selection
     assert rule is not None
     seen: Counter[str] = Counter()
     for _ in range(25):
@@ -621,6 +622,9 @@ def test_the_worlds_of_an_audit_are_records_like_any_other() -> None:
         ({"by": "whole", "keys": ["1.4"]}, "no value of column 'whole'"),
         ({"by": "float", "delta": 1e-6}, "cannot name groups"),
         ({"by": "group", "keys": 5}, "list the groups"),
+        ({"by": "group", "keys": "a"}, "list the groups"),
+        ({"by": "group", "keys": pl.DataFrame({"group": ["a"]})}, "list the groups"),
+        ({"by": "group", "keys": pa.table({"group": ["a"]})}, "list the groups"),
         ({"by": "group", "keys": {"other": ["a"]}}, "map each of group"),
         ({"by": "group", "keys": ["a"], "max_groups": 0}, "max_groups"),
         ({"by": "group", "keys": ["a"], "max_groups": True}, "max_groups"),
@@ -945,3 +949,24 @@ def test_what_is_sought_never_costs_more_than_there_is(neighbors: str, columns: 
             continue
         assert sum(Fraction(one.amount) for one in made.spent if one.unit == "epsilon") <= Fraction(epsilon)
         assert sum(Fraction(one.amount) for one in made.spent if one.unit == "delta") <= Fraction(1e-6)
+
+
+def test_nobody_is_in_more_groups_than_there_are() -> None:
+    """So that a generous max_groups costs nothing where keys are public and few."""
+    options: dict[str, Any] = {"user": "user", "value": "value", "by": "group", "keys": ["g0", "g1"]}
+    few, many = (
+        hm.mean(records(), epsilon=1, bounds=(0, 20), per="user", max_groups=most, **options)
+        for most in (2, 1_000)
+    )
+    assert few.parameters == many.parameters
+    assert many.max_groups == 2
+
+
+def test_counts_spend_delta_on_nothing_but_keys() -> None:
+    made = hm.count(records(2_000), user="user", by="group", epsilon=1, delta=1e-6)
+    assert [(one.what, one.unit) for one in made.spent] == [
+        ("which groups appear", "epsilon"),
+        ("which groups appear", "delta"),
+        ("the count", "epsilon"),
+    ]
+    assert sum(one.amount for one in made.spent if one.unit == "delta") <= 1e-6

@@ -263,9 +263,9 @@ def count(
     >>> import pyarrow as pa
     >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
     >>> count(trips, user="rider", epsilon=100).value
-    3.0
+    3
     >>> count(trips, user="rider", of="records", record_cap=5, epsilon=1000).value
-    4.0
+    4
     """
     if of not in ("users", "records"):
         raise InputError(f"of must be 'users' or 'records', not {of!r}")

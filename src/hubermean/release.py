@@ -91,7 +91,9 @@ class Release:
 
     @property
     def value(self) -> float | list[float]:
-        """The mean: a number for one column, a list in the order of `columns` for several."""
+        """The mean: a number for one column, a list in the order of `columns` for several. A count is a whole one."""
+        if self.statistic == "count":
+            return int(self.values[0])
         return self.values[0] if len(self.values) == 1 else list(self.values)
 
     def interval(
@@ -165,6 +167,11 @@ class Release:
         """
         details = self.interval_details()
         lines: list[tuple[str, str]] = []
+        if self.group is not None:
+            named = ", ".join(
+                f"{printable(name)} = {printable(str(key))}" for name, key in self.group.items()
+            )
+            lines.append(("group", f"{named}, of a table under one promise"))
         shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
         for position, (column, value) in enumerate(shown):
             ends = () if details is None else (details.low[position], details.high[position])

@@ -135,7 +135,9 @@ class ReleaseTable(Sequence["Release | Refusal"]):
         )
 
     def group(self, *key: Any) -> Release | Refusal:
-        """The row of a group, named by its keys in the order of `by`."""
+        """The row of a group, named by its keys in the order of `by`, or by one of `keys`."""
+        if len(key) == 1 and isinstance(key[0], tuple):
+            (key,) = key
         if key not in self._places:
             raise InputError(f"there is no group {', '.join(map(str, key))} in this release")
         return self[self._places[key]]
@@ -148,6 +150,13 @@ class ReleaseTable(Sequence["Release | Refusal"]):
     def denominators(self) -> Sequence[Denominator]:
         """What each mean was divided by, where the mechanism measured that; empty where not."""
         return () if self.measured is None else self.measured.denominators()
+
+    @property
+    def covers(self) -> str:
+        """What the intervals cover, and what not; they are of each group by itself."""
+        covered = "" if self.intervals is None else self.intervals.covers
+        left_out = f"not what is left out of users in more than {self.max_groups:,} of the groups"
+        return f"{covered}; {left_out}; of each group by itself"
 
     @property
     def promise(self) -> str:
@@ -174,7 +183,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
     def to_dict(self) -> dict[str, Any]:
         """The table as plain data, stable across versions."""
         return {
-            "released": True,
+            "released": not len(self) or len(self.refusals) < len(self),
             "statistic": self.statistic,
             "by": list(self.by),
             "columns": list(self.columns),
@@ -262,11 +271,16 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             f", delta = {number(self.delta)}" if self.delta > 0 else ""
         )
         chosen = "public" if self.public_keys else "chosen privately: those with enough users"
+        if not len(self):
+            chosen = (
+                f"chosen privately: none has enough users, about {self.parameters['users_for_a_group']:,}"
+            )
         lines = [("groups", f"{len(self):,}, {chosen}; a user counts in at most {self.max_groups:,}")]
         lines.append(("what", what_is_released(self.statistic, self.per)))
         if self.intervals is not None:
-            left_out = f"; not what is left out of users in more than {self.max_groups:,} of the groups"
-            lines.append(("interval covers", f"{self.intervals.covers}{left_out}; for each group by itself"))
+            lines.append(("interval covers", self.covers))
+        elif len(self):
+            lines.append(("interval", "none is offered; a group of few users, or of none, may be all noise"))
         lines += [
             ("privacy", f"{budget}, {self.neighbors.value}, for the whole table"),
             ("promise", self.promise),
@@ -343,6 +357,5 @@ class Row:
     def at(self, level: float) -> Interval:
         ends = self.table.interval_at(level)
         assert ends is not None
-        assert self.table.intervals is not None
         low, high = (tuple(one[self.number].tolist()) for one in ends)
-        return Interval(level=level, low=low, high=high, covers=self.table.intervals.covers)
+        return Interval(level=level, low=low, high=high, covers=self.table.covers)

@@ -80,10 +80,17 @@ def release_groups(
 ) -> ReleaseTable:
     """The same for groups, which are read once it is known how they will be released."""
     public = grouping.keys is not None
-    division = Division.of(request, max_groups=grouping.max_groups, public_keys=public)
+    # Nobody is in more groups than there are.
+    most = grouping.max_groups if grouping.keys is None else min(grouping.max_groups, len(grouping.keys))
+    division = Division.of(
+        request,
+        max_groups=most,
+        public_keys=public,
+        delta_for="keys" if statistic == "count" else "all",
+    )
     chosen = settled(mechanism, division)
     table = reading.group_table(
-        data, by=grouping.by, keys=grouping.keys, max_groups=grouping.max_groups, pooled=needs_pool(chosen)
+        data, by=grouping.by, keys=grouping.keys, max_groups=most, pooled=needs_pool(chosen)
     )
     facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
     pool = None if table.pool is None else PublicFacts.of(table.pool, division.tuning.neighbors)
@@ -104,7 +111,7 @@ def release_groups(
         mechanism=outcome.mechanism or chosen.name,
         per=request.per,
         statistic=statistic,
-        max_groups=grouping.max_groups,
+        max_groups=most,
         public_keys=public,
         parameters=_parameters(parameters, noise),
         spent=division.account(spent),

@@ -27,7 +27,7 @@ from hubermean.cli.options import (
     check_output,
     one_of,
 )
-from hubermean.cli.showing import groups, show, write_report
+from hubermean.cli.showing import finish, groups, show, write_report
 from hubermean.report import Destination
 
 
@@ -83,7 +83,7 @@ def count(
         delta=delta,
         of=of,
         value=value or None,
-        **groups(by, key, keys, max_groups),
+        **groups(file, by, key, keys, max_groups),
         neighbors=neighbors,
         record_cap=record_cap,
         memory_limit=memory_limit,
@@ -93,3 +93,4 @@ def count(
     show(result, as_json=as_json, quiet=quiet)
     if destination is not None:
         write_report(result, destination, source=file, announce=not (as_json or quiet))
+    finish(result)

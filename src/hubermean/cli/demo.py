@@ -40,7 +40,7 @@ def demo(
 
       hubermean demo
 
-      hubermean demo --epsilon 0.1
+      hubermean demo --epsilon 0.5
 
       hubermean demo --save trips.parquet
     """

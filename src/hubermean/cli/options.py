@@ -126,7 +126,11 @@ Keys = Annotated[
 ]
 MaxGroups = Annotated[
     int,
-    typer.Option(metavar="NUMBER", help="How many groups a user counts in at most.", rich_help_panel=GROUPS),
+    typer.Option(
+        metavar="NUMBER",
+        help="How many groups a user counts in at most; too few leave people out, too many cost noise.",
+        rich_help_panel=GROUPS,
+    ),
 ]
 Report = Annotated[
     str | None,

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from hubermean.cli.render import console, print_release, print_release_table
-from hubermean.errors import InputError
+from hubermean.errors import InputError, NotReleased
 from hubermean.ingest import keys_from_file
 from hubermean.release import Release
 from hubermean.release_table import Refusal, ReleaseTable
 from hubermean.report import Destination, page
 
+_LARGEST_WHOLE = 2.0**53
 NOT_WRITTEN = 74  # sysexits' EX_IOERR: released and printed, but the report is not there
 
 
-def groups(by: list[str] | None, key: list[str] | None, keys: str | None, max_groups: int) -> dict[str, Any]:
+def groups(
+    file: str, by: list[str] | None, key: list[str] | None, keys: str | None, max_groups: int
+) -> dict[str, Any]:
     """The arguments of a release by group."""
     if key and keys is not None:
         raise InputError("give --key or --keys, not both")
@@ -27,6 +31,8 @@ def groups(by: list[str] | None, key: list[str] | None, keys: str | None, max_gr
         return {"by": None, "max_groups": max_groups}
     if key and len(by) > 1:
         raise InputError("with several --by, give the groups in a file, with --keys")
+    if keys is not None and os.path.realpath(keys) == os.path.realpath(file):
+        raise InputError("the data cannot tell which groups are public; give --keys another file, or --delta")
     listed = keys_from_file(keys, by) if keys is not None else (key or None)
     return {"by": by, "keys": listed, "max_groups": max_groups}
 
@@ -36,7 +42,7 @@ def show(result: Release | ReleaseTable, *, as_json: bool, quiet: bool) -> None:
         typer.echo(result.to_json(indent=2))
     elif quiet:
         if isinstance(result, Release):
-            typer.echo("\n".join(map(repr, result.values)))
+            typer.echo("\n".join(map(_plain, result.values)))
         else:
             for row in result:
                 typer.echo("\t".join(_bare(row)))
@@ -46,10 +52,21 @@ def show(result: Release | ReleaseTable, *, as_json: bool, quiet: bool) -> None:
         print_release_table(result)
 
 
+def finish(result: Release | ReleaseTable) -> None:
+    """Exit as one release would that was refused, where all groups were."""
+    if isinstance(result, ReleaseTable) and len(result) and len(result.refusals) == len(result):
+        raise typer.Exit(NotReleased.exit_code)
+
+
 def _bare(row: Release | Refusal) -> list[str]:
     """The keys of a group and its values; nothing after the keys where none were released."""
     keys = [" ".join(str(key).split()) for key in (row.group or {}).values()]
-    return keys if isinstance(row, Refusal) else [*keys, *map(repr, row.values)]
+    return keys if isinstance(row, Refusal) else [*keys, *map(_plain, row.values)]
+
+
+def _plain(value: float) -> str:
+    """All digits, and none after the point where there are none to show."""
+    return f"{value:.0f}" if value == int(value) and abs(value) < _LARGEST_WHOLE else repr(value)
 
 
 def write_report(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from hubermean.errors import InputError
 from hubermean.groups.selection import KeySelection
@@ -47,7 +47,15 @@ class Division:
     whole: Request
 
     @classmethod
-    def of(cls, request: Request, *, max_groups: int, public_keys: bool) -> Division:
+    def of(
+        cls,
+        request: Request,
+        *,
+        max_groups: int,
+        public_keys: bool,
+        delta_for: Literal["all", "keys"] = "all",
+    ) -> Division:
+        """`delta_for` says whether the means have a use for delta, or only the choice of groups."""
         twice = request.neighbors is not Neighbors.ADD_REMOVE
         changes = max_groups * (2 if twice else 1)
         selection, epsilon, delta = None, request.epsilon, request.delta
@@ -57,8 +65,10 @@ class Division:
                     "to choose groups privately takes delta > 0; give delta=, or keys= if the groups are public"
                 )
             own = Fraction(request.epsilon) * _KEYS_PART
-            selection = KeySelection(epsilon=own / changes, delta=Fraction(request.delta) / (2 * changes))
-            epsilon, delta = float_down(Fraction(request.epsilon) - own), request.delta / 2.0
+            parts = 2 if delta_for == "all" else 1
+            selection = KeySelection(epsilon=own / changes, delta=Fraction(request.delta) / (parts * changes))
+            epsilon = float_down(Fraction(request.epsilon) - own)
+            delta = request.delta / 2.0 if delta_for == "all" else 0.0
         # Which groups a user is in is hidden, so its number of records in each is too.
         within = Neighbors.REPLACE_USER if twice else Neighbors.ADD_REMOVE
         return cls(

@@ -151,7 +151,8 @@ class OneByOne(Groups):
         return GroupOutcome(
             keys=keys,
             values=np.array(values, dtype=np.float64).reshape(len(keys), self.columns),
-            parameters=_shared([one.parameters for one in made]),
+            # Those of a single group are not the table's.
+            parameters=_shared([one.parameters for one in made]) if len(made) > 1 or len(keys) == 1 else {},
             intervals=RowByRow(rules=rules, columns=self.columns) if any(rules) else None,
             refusals=refusals,
             mechanism=next((one.mechanism for one in made if one.mechanism), self.mechanism),

@@ -61,10 +61,16 @@ def keys_from_file(path: str, by: Sequence[str]) -> list[Key]:
 
 
 def _listed(given: Any) -> list[Any]:
-    try:
-        return [given] if isinstance(given, str) else list(given)
-    except TypeError:
-        raise InputError("keys must list the groups, such as ['north', 'south']") from None
+    # A text would be taken for a list of letters, and a frame for a list of its columns.
+    table = any(hasattr(given, name) for name in ("columns", "column_names"))
+    if not isinstance(given, str | bytes) and not table:
+        try:
+            return list(given)
+        except TypeError:
+            pass
+    raise InputError(
+        "keys must list the groups, such as ['north', 'south'], or [('north', 2024), ...] for several columns"
+    )
 
 
 def _plain(key: Any) -> Any:
@@ -92,7 +98,10 @@ def checked_keys(keys: Sequence[Key], query: str, by: Sequence[str], source: Sou
             inexact = type(found) in (int, datetime.date) and str(found) != str(key)
             if found is None or (inexact and found != key):
                 kind = str(source.schema.types[name])
-                raise InputError(f"{key!r} in keys is no value of column {name!r}, whose type is {kind}")
+                raise InputError(
+                    f"{key!r} in keys is no value of column {name!r}, whose type is {kind}; "
+                    "write keys as they stand in the data"
+                )
     if source.byte_text:
         typed = [tuple(decoded(one, source) for one in key) for key in typed]
     if len(set(typed)) != len(typed):

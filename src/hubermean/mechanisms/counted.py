@@ -148,7 +148,8 @@ class PreparedCount(Prepared):
         return NoisySum(position=list(sums[0]), noise=self.noise)
 
     def found(self, draw: Sequence[int], groups: int = 1) -> CountInterval:
-        return CountInterval(counts=np.array(draw, dtype=np.float64), noise=self.noise)
+        cap = self.cap if self.request.per == "record" else None
+        return CountInterval(counts=np.array(draw, dtype=np.float64), noise=self.noise, cap=cap)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         found = self.found(draw)
@@ -174,10 +175,13 @@ class CountInterval:
 
     counts: Floats
     noise: NoiseLaw | None
+    cap: int | None = None
 
     @property
     def covers(self) -> str:
-        return "noise" if self.noise is not None else "everything, the number is public"
+        if self.noise is None:
+            return "everything, the number is public"
+        return "noise" if self.cap is None else f"noise, not a user's records beyond {self.cap:,}"
 
     def values(self) -> Floats:
         return np.maximum(self.counts, 0.0)[:, np.newaxis]

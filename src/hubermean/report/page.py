@@ -177,7 +177,8 @@ def _groups(subject: Subject) -> str:
             content.append(tag("h3", safe(name)))
         title = f"Private {subject.what} of {name} by {' and '.join(subject.by)}"
         content.append(tag("figure", forest(points, name=f"groups{column}", title=title)))
-    content.append(tag("p", safe(_legend(subject)), class_="note"))
+    legend = _legend(subject) if subject.lines else "No group has enough users to appear."
+    content.append(tag("p", safe(legend), class_="note"))
     left = []
     if len(subject.lines) > GROUPS_DRAWN:
         left.append(f"the first {GROUPS_DRAWN} of {len(subject.lines):,} groups")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from hubermean.readable import number, printable, to_width
+from hubermean.readable import printable
 from hubermean.relations import Neighbors
-from hubermean.release import DEFAULT_LEVEL, Interval, Release, what_is_released
+from hubermean.release import DEFAULT_LEVEL, Interval, Release, what_is_released, written
 from hubermean.report.chart import Point
 from hubermean.spending import Spent
 
@@ -81,6 +81,7 @@ class Line:
     wide: Interval | None = None
     narrow: Interval | None = None
     behind: str = ""
+    statistic: str = "mean"
     reason: str | None = None
 
     @classmethod
@@ -92,6 +93,7 @@ class Line:
         return cls(
             group=group,
             values=item.values,
+            statistic=item.statistic,
             wide=item.interval_details(DEFAULT_LEVEL),
             narrow=item.interval_details(NARROW_LEVEL),
             behind=""
@@ -102,8 +104,9 @@ class Line:
     def written(self, column: int) -> tuple[str, str]:
         """(value, interval) for people; an interval that is not offered is empty."""
         if self.wide is None:
-            return number(self.values[column]), ""
-        value, low, high = to_width(self.values[column], self.wide.low[column], self.wide.high[column])
+            return written(self.statistic, self.values[column])[0], ""
+        ends = self.wide.low[column], self.wide.high[column]
+        value, low, high = written(self.statistic, self.values[column], *ends)
         return value, f"{low} to {high}"
 
     def point(self, column: int, name: str) -> Point:
