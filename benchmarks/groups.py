@@ -7,8 +7,6 @@ about five, of which they count in one or in five.
 """
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import duckdb
 
 from hubermean import mean
 from ingest import DATA, make_file
+from side_by_side import Case, compare
 
 TARGET = 1.5
 
@@ -57,43 +56,22 @@ def main() -> None:
 
     public = {"keys": range(options.groups)}
     cases = [
-        ("double, one group each", plain("amount", "own"), release("amount", "own", **public)),
-        (
-            "the same, resolution 0.01",
-            plain("amount", "own"),
-            release("amount", "own", resolution=0.01, **public),
-        ),
-        ("integer, one group each", plain("whole", "own"), release("whole", "own", **public)),
-        ("the same, private keys", plain("whole", "own"), release("whole", "own", delta=1e-6)),
-        ("double, one group of five", plain("amount", "several"), release("amount", "several", **public)),
-        ("integer, one group of five", plain("whole", "several"), release("whole", "several", **public)),
-        (
-            "integer, five groups of five",
-            plain("whole", "several"),
-            release("whole", "several", max_groups=5, **public),
-        ),
+        Case(name=name, plain=plain(column, by), private=release(column, by, **more), target=TARGET)
+        for name, column, by, more in (
+            ("double, one group each", "amount", "own", public),
+            ("the same, resolution 0.01", "amount", "own", {"resolution": 0.01, **public}),
+            ("integer, one group each", "whole", "own", public),
+            ("the same, private keys", "whole", "own", {"delta": 1e-6}),
+            ("double, one group of five", "amount", "several", public),
+            ("integer, one group of five", "whole", "several", public),
+            ("integer, five groups of five", "whole", "several", {"max_groups": 5, **public}),
+        )
     ]
-    times: dict[tuple[str, str], list[float]] = {}
-    for _ in range(options.repeats):
-        for name, baseline, private in cases:  # interleaved, so that both see the same machine
-            for label, job in (("plain", baseline), ("release", private)):
-                start = time.perf_counter()
-                job()
-                times.setdefault((name, label), []).append(time.perf_counter() - start)
     print(
         f"{options.rows:,} rows, {options.users:,} users, {options.groups:,} groups, {options.threads} threads, "
-        f"{options.repeats} repeats, target {TARGET}\n"
+        f"{options.repeats} repeats\n"
     )
-    heads = f"{'plain s':>9}{'release s':>11}{'best/best':>11}{'median ratio':>14}{'quartiles':>14}"
-    print(f"{'column and groups':<30}{heads}")
-    for name, _baseline, _private in cases:
-        base, private = times[name, "plain"], times[name, "release"]
-        ratios = [mine / theirs for mine, theirs in zip(private, base, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        print(
-            f"{name:<30}{min(base):>9.2f}{min(private):>11.2f}{min(private) / min(base):>11.2f}"
-            f"{middle:>14.2f}{f'{low:.2f}-{high:.2f}':>14}"
-        )
+    compare(cases, options.repeats)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@ integers, rounding, noise. Twenty million rows, one million users, one Parquet f
 """
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 
 from hubermean import mean
+from side_by_side import Case, compare
 
 DATA = Path(__file__).parent / "data"
 
@@ -59,29 +58,18 @@ def main() -> None:
         )
 
     cases = [
-        ("double, two parts", plain("amount"), release("amount"), 1.6),
-        ("double, resolution 0.01", plain("amount"), release("amount", 0.01), 1.35),
-        ("integer", plain("whole"), release("whole"), 1.35),
-        ("decimal(12, 2)", plain("price"), release("price"), 1.35),
+        Case(name=name, plain=plain(column), private=release(column, step), target=target)
+        for name, column, step, target in (
+            ("double, two parts", "amount", None, 1.6),
+            ("double, resolution 0.01", "amount", 0.01, 1.35),
+            ("integer", "whole", None, 1.35),
+            ("decimal(12, 2)", "price", None, 1.35),
+        )
     ]
-    times: dict[tuple[str, str], list[float]] = {}
-    for _ in range(options.repeats):
-        for name, baseline, private, _target in cases:  # interleaved, so that both see the same machine
-            for label, job in (("plain", baseline), ("release", private)):
-                start = time.perf_counter()
-                job()
-                times.setdefault((name, label), []).append(time.perf_counter() - start)
     print(
         f"{options.rows:,} rows, {options.users:,} users, {options.threads} threads, {options.repeats} repeats\n"
     )
-    print(f"{'column':<26}{'plain s':>9}{'release s':>11}{'best/best':>11}{'median ratio':>14}{'target':>8}")
-    for name, _baseline, _private, target in cases:
-        base, private = times[name, "plain"], times[name, "release"]
-        ratios = [mine / theirs for mine, theirs in zip(private, base, strict=True)]
-        print(
-            f"{name:<26}{min(base):>9.2f}{min(private):>11.2f}{min(private) / min(base):>11.2f}"
-            f"{statistics.median(ratios):>14.2f}{target:>8}"
-        )
+    compare(cases, options.repeats)
 
 
 if __name__ == "__main__":
