@@ -90,6 +90,7 @@ def test_counts(run: Any, tmp_path: Path) -> None:
         (["--by", "city", "--key", "Zug", "--keys", "keys.csv"], "not both"),
         (["--by", "city", "--by", "year", "--key", "Zug"], "with --keys"),
         (["--by", "city", "--keys", "nowhere.csv"], "no file nowhere.csv"),
+        (["--by", "city", "--by", "town", "--keys", "keys.csv"], "in keys.csv, there is no column 'town'"),
         (["--by", "fare", "--key", "1"], "both value and by"),
         (["--by", "year", "--key", "x"], "no value of column"),
         (["--by", "city", "--key", "Zug", "--max-groups", "0"], "--max-groups must be"),

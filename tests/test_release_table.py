@@ -159,6 +159,16 @@ def test_a_long_table_shows_some_rows_and_says_how_many_there_are() -> None:
     assert "and 30 more groups" in made._repr_html_()
 
 
+@pytest.mark.usefixtures("seeded_releases")
+def test_a_value_that_is_all_noise_is_marked() -> None:
+    made = table(keys=["Bern", "Atlantis"], epsilon=0.2)
+    text = repr(made)
+    assert "(noise)" in next(line for line in text.splitlines() if line.startswith("Atlantis"))
+    assert "(noise)" not in next(line for line in text.splitlines() if line.startswith("Bern"))
+    two = table(keys=["Atlantis"], value=["fare", "tip"], bounds=[(0, 30), (0, 5)], epsilon=0.2)
+    assert repr(two).count("(noise)") == 2
+
+
 def test_hostile_names_stay_text() -> None:
     data = pa.table({"rider": [1, 2], "<b>city": ["<script>", "a\x1b[31m"], "fare": [1.0, 2.0]})
     made = hm.mean(

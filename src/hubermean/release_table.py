@@ -257,13 +257,22 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             for place, value in enumerate(row.values):
                 ends = () if details is None else (details.low[place], details.high[place])
                 text, *shown_ends = written(self.statistic, value, *ends)
-                cells.append(text)
+                cells.append(f"{text} (noise)" if self._says_nothing(place, ends) else text)
                 if self.intervals is not None:
                     cells.append(" to ".join(shown_ends))
             if behind and row.denominator is not None:
                 cells.append(f"{row.denominator.value:,.0f}")
             rows.append(cells)
         return headings, rows
+
+    def _says_nothing(self, column: int, ends: Sequence[float]) -> bool:
+        """Whether an interval reaches from one bound to the other, so that the value is as good as any."""
+        bounds = self.parameters.get("bounds")
+        if not bounds or not ends:
+            return False
+        low, high = bounds if len(self.columns) == 1 else bounds[column]
+        room = 1e-9 * (high - low)
+        return bool(ends[0] <= low + room and ends[1] >= high - room)
 
     def facts(self) -> list[tuple[str, str]]:
         """What is said of the whole table, as labelled lines."""

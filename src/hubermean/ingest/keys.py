@@ -48,8 +48,11 @@ def listed_keys(given: Any, by: Sequence[str]) -> list[Key]:
 def keys_from_file(path: str, by: Sequence[str]) -> list[Key]:
     """The groups that a file of public keys names, each once."""
     with open_source(path, (), (), by, memory_limit=None, threads=1) as source:
-        for name in by:
-            source.schema.group(name)
+        try:
+            for name in by:
+                source.schema.group(name)
+        except InputError as refusal:
+            raise InputError(f"in {path}, {refusal}") from None
         columns = ", ".join(identifier(name) for name in by)
 
         def rows() -> list[Key]:
