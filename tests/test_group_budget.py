@@ -165,6 +165,7 @@ def test_what_the_steps_leave_pays_for_the_groups(neighbors: str, max_groups: in
     assert made.parameters["noise_scale_of_sum"] == pytest.approx(expected["noise_scale_of_sum"], rel=0.01)
 
 
+@pytest.mark.usefixtures("seeded_releases")
 def test_a_refusal_costs_what_choosing_the_groups_did_as_well() -> None:
     data = pa.table({"user": np.arange(3_000), "group": ["a"] * 3_000, "value": np.full(3_000, math.nan)})
     with pytest.raises(hm.NotReleased, match=r"epsilon = 2 and delta = 0\.001 are spent") as refusal:
