@@ -95,8 +95,10 @@ class Division:
         """What choosing the groups cost, and then the means."""
         if self.selection is None:
             return means
-        epsilon, delta = self.selection.epsilon * self.changes, self.selection.delta * self.changes
-        return (*whole_budget(float(epsilon), float(delta), what=THE_GROUPS), *means)
+        # Rounded down, so that all entries together are never more than the whole.
+        epsilon = float_down(self.selection.epsilon * self.changes)
+        delta = float_down(self.selection.delta * self.changes)
+        return (*whole_budget(epsilon, delta, what=THE_GROUPS), *means)
 
     def one_group(self) -> Request:
         """What a mechanism that works on one group at a time may spend on each, for one user added or removed.

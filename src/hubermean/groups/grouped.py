@@ -116,7 +116,7 @@ class Together(Groups):
             values=found.values(),
             parameters=self.prepared.parameters(),
             intervals=found,
-            denominators=found if hasattr(found, "denominators") else None,
+            denominators=found,
             mechanism=self.mechanism,
         )
 

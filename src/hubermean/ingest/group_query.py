@@ -41,7 +41,7 @@ class GroupQuery:
         """The SQL. `split`: see `grouping_query`. `quick`: faster for users who count in one group of several.
 
         The quick query finds the least number per user and takes the group that has it: all of them, should two have
-        it. Whether that happened shows in `chosen` and `several` (`fits`); then the other query must be run.
+        it. Whether that happened shows in `chosen` and `several`; then the other query must be run.
         """
         _, users = renamed(self.users, "user")
         _, groups = renamed(self.groups, "group")

@@ -26,7 +26,7 @@ from hubermean.mechanisms.tuning_plan import Found
 from hubermean.mechanisms.weights import check_cap, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import float_down, laplace_scale
-from hubermean.release import Interval
+from hubermean.release import Denominator, Interval
 from hubermean.spending import THE_COUNT
 from hubermean.user_table import IntArray, UserTable
 
@@ -60,12 +60,11 @@ class Count:
         self.check(request)
         cap = weight_cap(self.record_cap, request, facts)
         public = None
-        if self.usable:
-            public = None  # whether a value is usable is part of the values
-        elif request.per == "user":
-            public = facts.n_users
-        elif facts.record_counts is not None:
-            public = sum(np.minimum(facts.record_counts, cap).tolist())
+        if not self.usable:  # whether a value is usable is part of the values
+            if request.per == "user":
+                public = facts.n_users
+            elif facts.record_counts is not None:
+                public = sum(np.minimum(facts.record_counts, cap).tolist())
         scale = laplace_scale(request.epsilon, sensitivity=cap * self.changes)
         if scale > LARGEST_SCALE:
             raise InputError("epsilon is too small for this record_cap; raise epsilon or lower record_cap")
@@ -190,6 +189,10 @@ class CountInterval:
         width = 0.0 if self.noise is None else float(math.ceil(self.noise.bound(tail=1.0 - level)))
         low, high = np.maximum(self.counts - width, 0.0), np.maximum(self.counts + width, 0.0)
         return low[:, np.newaxis], high[:, np.newaxis]
+
+    def denominators(self) -> list[Denominator]:
+        """None: a count was divided by nothing."""
+        return []
 
     def at(self, level: float) -> Interval:
         low, high = self.ends(level)
