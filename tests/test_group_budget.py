@@ -18,10 +18,14 @@ from hypothesis import strategies as st
 
 import hubermean as hm
 from group_records import RELATIONS, records, request
-from hubermean.groups import Division
+from hubermean.groups import Division, prepare_groups
 from hubermean.groups.selection import KeySelection
+from hubermean.groups.tuned import LookFurther
 from hubermean.ingest import group_table
-from hubermean.mechanisms import Clipped, PublicFacts, Request
+from hubermean.laws import Choice
+from hubermean.mechanisms import Clipped, PublicFacts, Request, Tuned
+from hubermean.mechanisms.tuning_steps import ChooseSpread
+from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.relations import Neighbors
 
 
@@ -216,3 +220,32 @@ def test_counts_spend_delta_on_nothing_but_keys() -> None:
         ("the count", "epsilon"),
     ]
     assert sum(one.amount for one in made.spent if one.unit == "delta") <= 1e-6
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_every_search_is_booked_at_the_price_of_its_law(neighbors: str) -> None:
+    """The longer look included: what a choice costs is read off its rate, not off what it says of itself."""
+    rng = np.random.default_rng(13)
+    users = np.arange(20_000)
+    data = pa.table({"user": users, "group": users % 3, "value": rng.standard_cauchy(20_000)})
+    keys = [(0,), (1,), (2,)]
+    table = group_table(
+        data, user=["user"], value=["value"], by=["group"], keys=keys, max_groups=1, pooled=True
+    )
+    assert table.pool is not None
+    division = Division.of(request(neighbors), max_groups=1, public_keys=True)
+    facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
+    pool = PublicFacts.of(table.pool, division.tuning.neighbors)
+    groups: Any = prepare_groups(Tuned(), division, facts, pool).groups
+    steps = groups._steps(keys)
+    assert isinstance(steps.steps[-1], LookFurther)
+    found, noise = steps.planner.start, InsecureSeededNoise(1)
+    for step in steps.steps:
+        law = step.law(table.pool, found)
+        learned = step.learn(found, law.draw(noise))
+        if isinstance(step, ChooseSpread | LookFurther):
+            assert isinstance(law, Choice)
+            # Costs are in hundredths of a user, and change by a hundred with one user, either way.
+            assert learned.spent - found.spent == law.rate * 2 * 100 * found.cap > 0
+        found = learned
+    assert found.spent < steps.planner.purse.total
