@@ -1,0 +1,38 @@
+"""Mean squared errors with their standard errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubermean.reproduce.figures.records import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A mean and its standard error."""
+
+    value: float
+    error: float
+
+    @property
+    def relative(self) -> float:
+        return self.error / self.value if self.value > 0.0 else math.inf
+
+
+def mean_squared_error(errors: Floats, chances: Floats, plain: Floats, plain_variance: float) -> Estimate:
+    """E[errors], each weighed by the chance of a release, with the luck of the draws taken out.
+
+    The error of the plain mean on the same data sets has a known expectation; what the draws add to it tells, by
+    regression, what they add to `errors`.
+    """
+    released = chances > 0.0
+    errors, chances, plain = errors[released], chances[released], plain[released]
+    if len(errors) < 2:
+        return Estimate(value=math.nan, error=math.nan)
+    slope = np.cov(errors, plain)[0, 1] / plain.var(ddof=1)
+    adjusted = errors - slope * (plain - plain_variance)
+    value = float(np.average(adjusted, weights=chances))
+    return Estimate(value=value, error=float(adjusted.std(ddof=1)) / math.sqrt(len(adjusted)))

@@ -1,0 +1,180 @@
+"""Laws of records, and the means of users who hold so many of them.
+
+What is drawn is centred: deviations from the law's mean. Where that mean lies is a matter of the setting (`panels`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_BLOCK = 1 << 16  # records drawn at a time: what they pass through stays in the processor's cache
+
+
+class RecordLaw(ABC):
+    """What one record is like, and what it is known to be.
+
+    Attributes:
+        mean: where the paper puts its mean.
+        deviation: its standard deviation.
+        lowest: the least a record can be below its mean; minus infinity if there is none.
+        unit: the size of numbers that one would think of beforehand; public radii are multiples of it.
+        moment_order: p, for which the p-th moment is bounded (Assumption tail); infinite for bounded records.
+    """
+
+    name: str
+    mean: float
+    deviation: float
+    lowest: float
+    unit: float
+    moment_order: float
+
+    @abstractmethod
+    def user_means(self, generator: np.random.Generator, counts: Integers) -> Floats:
+        """Centred means of users who hold so many records each."""
+
+    def mean_variances(self, counts: Integers) -> Floats:
+        """The variance of each user's mean; records are independent here."""
+        variances: Floats = self.deviation**2 / counts
+        return variances
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(RecordLaw):
+    """Independent records, by a function that fills a buffer with centred ones.
+
+    `closed`: the mean of m records is of the same shape, less spread by sqrt(m), so that it is drawn at once.
+    """
+
+    name: str
+    mean: float
+    deviation: float
+    lowest: float
+    unit: float = 1.0
+    moment_order: float = math.inf
+    fill: Callable[[np.random.Generator, Floats], None] = field(repr=False)
+    closed: bool = False
+
+    def user_means(self, generator: np.random.Generator, counts: Integers) -> Floats:
+        if self.closed or counts.max() == 1:
+            means = np.empty(len(counts))
+            self.fill(generator, means)
+            means /= np.sqrt(counts)
+            return means
+        return means_of_blocks(partial(self.fill, generator), counts)
+
+
+def means_of_blocks(fill: Callable[[Floats], None], counts: Integers) -> Floats:
+    """Means of independent records, drawn block by block; no more of them are held than a block."""
+    if counts.min() < counts.max():  # unequal users hold few records altogether
+        records = np.empty(int(counts.sum()))
+        fill(records)
+        sums: Floats = np.add.reduceat(records, np.cumsum(counts) - counts)
+        return sums / counts
+    users, each = len(counts), int(counts[0])
+    means = np.empty(users)
+    rows = max(1, _BLOCK // each)
+    buffer = np.empty(rows * each)
+    for start in range(0, users, rows):
+        part = means[start : start + rows]
+        block = buffer[: len(part) * each]
+        fill(block)
+        np.mean(block.reshape(len(part), each), axis=1, out=part)
+    return means
+
+
+def _uniform(generator: np.random.Generator, out: Floats) -> None:
+    generator.random(out=out)
+    out *= 2.0
+    out -= 1.0
+
+
+def _gaussian(generator: np.random.Generator, out: Floats) -> None:
+    generator.standard_normal(out=out)
+
+
+def _lomax(generator: np.random.Generator, out: Floats) -> None:
+    """(1 - U)^(-1/4) - 1, less its mean 1/3: two square roots are faster than a power."""
+    generator.random(out=out)
+    np.subtract(1.0, out, out=out)  # in (0, 1]
+    np.sqrt(out, out=out)
+    np.sqrt(out, out=out)
+    np.divide(1.0, out, out=out)
+    out -= 4.0 / 3.0
+
+
+def _exponential(generator: np.random.Generator, out: Floats) -> None:
+    generator.standard_exponential(out=out)
+    out -= 1.0
+
+
+UNIFORM = Drawn(name="uniform", mean=0.0, deviation=3**-0.5, lowest=-1.0, fill=_uniform)
+GAUSSIAN = Drawn(
+    name="Gaussian", mean=0.0, deviation=1.0, lowest=-math.inf, moment_order=8.0, fill=_gaussian, closed=True
+)
+LOMAX = Drawn(name="Lomax(4)", mean=1 / 3, deviation=2**0.5 / 3, lowest=-1 / 3, moment_order=4.0, fill=_lomax)
+EXPONENTIAL = Drawn(
+    name="exponential", mean=1.0, deviation=1.0, lowest=-1.0, moment_order=8.0, fill=_exponential
+)
+
+
+class Sampled(RecordLaw):
+    """Records of a real data set, drawn with replacement; the data set's own mean is the truth.
+
+    A simulated user's records are drawn from all of them, or, `whole_users`, from those of one real user, who is
+    chosen with a probability in proportion to how many there are: then users differ, and a record of anybody is still a
+    record drawn evenly.
+    """
+
+    moment_order = 4.0  # income tails are about cubic (Hill); the paper's theorem asks for one number
+
+    def __init__(
+        self, name: str, values: Floats, sizes: Integers | None = None, *, whole_users: bool = False
+    ) -> None:
+        self.name = name
+        self.mean = float(values.mean())
+        self._centred: Floats = values - self.mean
+        self.deviation = float(self._centred.std())
+        self.lowest = float(self._centred.min())
+        self.unit = 10.0 ** math.ceil(math.log10(max(abs(self.mean), self.deviation)))
+        self._sizes: Integers | None = None
+        self._between = 0.0
+        if whole_users:
+            if sizes is None:
+                raise ValueError("whole users need their sizes")
+            starts = np.cumsum(sizes) - sizes
+            self._sizes, self._starts = np.repeat(sizes, sizes), np.repeat(starts, sizes)
+            of_users = np.add.reduceat(self._centred, starts) / sizes
+            self._between = float(np.average(of_users**2, weights=sizes))
+
+    def user_means(self, generator: np.random.Generator, counts: Integers) -> Floats:
+        if self._sizes is not None:
+            return self._of_whole_users(generator, counts, self._sizes)
+
+        def fill(out: Floats) -> None:
+            chosen = generator.integers(len(self._centred), size=len(out), dtype=np.uint32)
+            np.take(self._centred, chosen, out=out)
+
+        return means_of_blocks(fill, counts)
+
+    def _of_whole_users(self, generator: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
+        means = np.empty(len(counts))
+        for place, (record, count) in enumerate(
+            zip(generator.integers(len(sizes), size=len(counts)), counts, strict=True)
+        ):
+            own = self._centred[self._starts[record] : self._starts[record] + sizes[record]]
+            means[place] = own[generator.integers(len(own), size=count)].mean()
+        return means
+
+    def mean_variances(self, counts: Integers) -> Floats:
+        variances: Floats = self._between + (self.deviation**2 - self._between) / counts
+        return variances

@@ -1,0 +1,117 @@
+"""Where results are kept: a file for each point, written whole or not at all, so that a killed run goes on.
+
+A folder holds the results of one run: one seed, one effort, one set of incomes. Another run is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hubermean.errors import InputError
+from hubermean.reproduce.figures.panels import Effort, Panel, Point
+from hubermean.reproduce.figures.point import Row
+
+FORMAT = 1
+"""Raised whenever points of older runs may not stand beside new ones."""
+
+_RUN, _POINTS = "run.json", "points"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What decides every number of a run.
+
+    `incomes` tells data sets apart: their names and how many records they have.
+    """
+
+    seed: int
+    effort: str
+    incomes: Mapping[str, str]
+    format: int = FORMAT
+
+
+class Store:
+    """The folder of a run."""
+
+    def __init__(self, folder: Path, run: Run) -> None:
+        self.folder, self.run = folder, run
+        try:
+            (folder / _POINTS).mkdir(parents=True, exist_ok=True)
+            self._claim()
+        except OSError:
+            raise InputError(f"{folder} cannot be written; name another folder with --out") from None
+
+    def _claim(self) -> None:
+        known = _read(self.folder / _RUN)
+        mine = json.loads(json.dumps(asdict(self.run)))
+        if known is None:
+            write_whole(self.folder / _RUN, json.dumps(mine, indent=1) + "\n")
+        elif known != mine:
+            raise InputError(
+                f"{self.folder} holds another run, with its own seed, effort or incomes; "
+                "name another folder with --out, or remove this one"
+            )
+
+    def rows(self, point: Point) -> list[Row] | None:
+        """What was found at a point; None if it has not been run, or is not readable."""
+        found = _read(self._path(point))
+        names = {field.name for field in fields(Row)}
+        if not isinstance(found, list) or not all(
+            isinstance(one, dict) and set(one) == names for one in found
+        ):
+            return None
+        return [Row(**one) for one in found]
+
+    def keep(self, point: Point, rows: Iterable[Row]) -> None:
+        write_whole(self._path(point), json.dumps([asdict(row) for row in rows], indent=0) + "\n")
+
+    def _path(self, point: Point) -> Path:
+        return self.folder / _POINTS / f"{point.key}.json"
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that whoever looks sees the old one or all of the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The CSV file of a panel: every digit, so that two runs with one seed can be compared byte by byte."""
+    names = [field.name for field in fields(Row)]
+    names[names.index("non_private") : names.index("non_private")] = ["ratio", "ratio_error"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(getattr(row, name)) for name in names] for row in rows)
+    return out.getvalue()
+
+
+def panel_rows(store: Store, panel: Panel, effort: Effort) -> list[Row]:
+    """All rows of a panel that have been found, point by point."""
+    return [row for point in effort.points([panel]) for row in store.rows(point) or ()]
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else repr(value) if isinstance(value, float) else value
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
