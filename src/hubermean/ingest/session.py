@@ -29,10 +29,12 @@ def open_session(
     memory_limit: str | None,
     threads: int | None,
     tables: Sequence[tuple[str, str]] = (),
+    keep_order: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that can read `paths` and nothing else, and that cleans up after itself.
 
-    `tables` are named scans that are loaded before everything else is shut out.
+    `tables` are named scans that are loaded before everything else is shut out. With `keep_order` rows come in the
+    order of the files.
     """
     import duckdb
 
@@ -46,8 +48,8 @@ def open_session(
         config: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            # The order of rows means nothing here; not keeping it saves memory.
-            "preserve_insertion_order": "false",
+            # The order of rows means nothing to a release; not keeping it saves memory.
+            "preserve_insertion_order": "true" if keep_order else "false",
             "temp_directory": scratch,
         }
         if memory_limit is not None:
