@@ -80,7 +80,7 @@ def _one_coordinate(
 ) -> tuple[float, float]:
     """Algorithms 1 and 2: expectation and variance over the choice of a bin and the noise."""
     bins = max(math.ceil(radius / threshold), 1)
-    midpoints: Floats = threshold * (2.0 * np.arange(bins) + 1.0) - bins * threshold
+    midpoints: Floats = (2.0 * np.arange(bins, dtype=np.float64) + 1.0 - bins) * threshold
     nearest = np.clip(np.floor((values + bins * threshold) / (2.0 * threshold)), 0, bins - 1).astype(np.int64)
     in_bin = np.bincount(nearest, minlength=bins)
     left = np.cumsum(in_bin) - in_bin

@@ -13,7 +13,7 @@ def bound(panel: Panel, users: int, x: int, *, moment_order: float) -> float:
     >>> from hubermean.reproduce.figures.panels import PANELS
     >>> first, last = (bound(PANELS["1a"], 10_000, m, moment_order=math.inf) for m in (1, 1000))
     >>> round(math.log(last / first) / math.log(1000), 3)
-    -0.99
+    -0.999
     """
     match panel.theorem:
         case "mse":

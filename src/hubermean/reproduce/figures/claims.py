@@ -1,0 +1,304 @@
+"""The paper's claims about its figures, one by one, each with numbers and a verdict.
+
+A claim compares the Huber location with the two-stage estimator. Three pairs stand for them:
+
+- *printed*: HLM and WME as printed;
+- *local*: HLM with noise for its local sensitivity alone, which is not private, beside WME as printed;
+- *real*: `exact` or `tested` beside `winsorized`: the same two ideas, each with a proof that covers the code and a budget
+  that is divided and composed as tightly as we know how.
+
+The verdict rests on the fair setting: *holds* if it does for the real pair with every number of users that was run;
+*holds only with the printed constants* if it does for the printed pair with some number of users in some setting; else it
+*does not hold*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hubermean.reproduce.figures.curves import Curve, slope_in_users
+from hubermean.reproduce.figures.estimate import Estimate
+from hubermean.reproduce.figures.panels import FAIR, PANELS, SETTINGS
+from hubermean.reproduce.figures.results import Results
+
+HOLDS, PRINTED_ONLY, FAILS = "holds", "holds only with the printed constants", "does not hold"
+
+ALIKE = 1.25  # "nearly the same": errors within this factor; more is a difference
+STEEPER = 0.05  # slopes that differ by less are alike
+
+PRINTED, LOCAL, REAL = "printed", "local", "real"
+PAIRS = (PRINTED, LOCAL, REAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """What one pair shows in one setting with one number of users; `true` whether the claim does hold there."""
+
+    panel: str
+    pair: str
+    setting: str
+    users: int
+    value: str
+    true: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of the paper, what was measured for it, and the verdict."""
+
+    name: str
+    says: str
+    measured: str
+    numbers: Sequence[Number] = field(repr=False)
+
+    @property
+    def verdict(self) -> str:
+        if self._all(REAL, FAIR.name):
+            return HOLDS
+        return PRINTED_ONLY if self._printed_somewhere() else FAILS
+
+    def _all(self, pair: str, setting: str) -> bool:
+        mine = [one.true for one in self.numbers if (one.pair, one.setting) == (pair, setting)]
+        return bool(mine) and all(mine)
+
+    def _printed_somewhere(self) -> bool:
+        """With one number of users in one setting, for every panel of the claim."""
+        printed = [one for one in self.numbers if one.pair == PRINTED]
+        cases = {(one.setting, one.users) for one in printed}
+        return any(all(one.true for one in printed if (one.setting, one.users) == case) for case in cases)
+
+
+def claims(results: Results) -> Iterator[Claim]:
+    """Those that the panels at hand can tell about."""
+    yield from _alike(results)
+    yield from _heavy_tails(results)
+    yield from _more_columns(results)
+    yield from _imbalance(results)
+
+
+def pair_of(panel: str, pair: str) -> tuple[str, str]:
+    """(Huber location, two-stage)."""
+    ours = "exact" if PANELS[panel].columns == 1 else "tested"
+    return {
+        PRINTED: ("HLM as printed", "WME as printed"),
+        LOCAL: ("HLM, local noise", "WME as printed"),
+        REAL: (ours, "winsorized"),
+    }[pair]
+
+
+def _alike(results: Results) -> Iterator[Claim]:
+    for panel in ("1a", "1b"):
+        if results.has(panel):
+            law = PANELS[panel].law
+            yield Claim(
+                name=panel,
+                says=f"On the {law} law, d = 1, HLM has nearly the same performance as the two-stage method.",
+                measured=f"error of HLM over that of WME, geometric mean over m; alike is 1/{ALIKE:g} to {ALIKE:g}",
+                numbers=list(_compare(results, panel, lambda found: 1 / ALIKE <= found <= ALIKE)),
+            )
+
+
+def _heavy_tails(results: Results) -> Iterator[Claim]:
+    about = {
+        "1c": "On the Lomax law, d = 1,",
+        "1f": "On the Lomax law, d = 3,",
+        "1g": "On total income, which has a heavy tail,",
+        "1h": "On salaries, which have a heavy tail,",
+    }
+    for panel, start in about.items():
+        if results.has(panel):
+            yield Claim(
+                name=panel,
+                says=f"{start} HLM is better than the two-stage method.",
+                measured=f"error of HLM over that of WME, geometric mean over m; better is below 1/{ALIKE:g}",
+                numbers=list(_compare(results, panel, lambda found: found < 1 / ALIKE)),
+            )
+    if results.has("1c"):
+        yield Claim(
+            name="1c, rate",
+            says="On the Lomax law HLM converges significantly faster than the two-stage method.",
+            measured=f"slope in m of HLM less that of WME; faster is below -{STEEPER:g}",
+            numbers=list(_steeper(results, "1c")),
+        )
+
+
+def _more_columns(results: Results) -> Iterator[Claim]:
+    for one, three in (("1a", "1d"), ("1b", "1e"), ("1c", "1f")):
+        if results.has(one, three):
+            law = PANELS[one].law
+            yield Claim(
+                name=f"{three} beside {one}",
+                says=f"On the {law} law the advantage of HLM is more obvious in d = 3 than in d = 1.",
+                measured=(
+                    f"error of WME over that of HLM in d = 3, with that in d = 1; more obvious is better in d = 3, "
+                    f"and by more than {ALIKE:g} times as much"
+                ),
+                numbers=list(_advantages(results, one, three)),
+            )
+
+
+def _imbalance(results: Results) -> Iterator[Claim]:
+    for panel in ("2a", "2b", "2c", "2d"):
+        if results.has(panel):
+            law = PANELS[panel].law
+            yield Claim(
+                name=panel,
+                says=f"With gamma, on {law} records, the two-stage method degrades while HLM is much more stable.",
+                measured=(
+                    "growth of the error from the least to the largest gamma, of HLM and of WME; stable is less "
+                    f"than 1/{ALIKE:g} of a growth that is above {ALIKE:g}"
+                ),
+                numbers=list(_growths(results, panel)),
+            )
+
+
+def _cases(results: Results, *panels: str) -> Iterator[tuple[str, str, int]]:
+    users = set.intersection(*(set(results.users(panel)) for panel in panels))
+    for pair in PAIRS:
+        for setting in SETTINGS:
+            for number in sorted(users):
+                yield pair, setting.name, number
+
+
+def _curves(results: Results, panel: str, pair: str, setting: str, users: int) -> tuple[Curve, Curve]:
+    huber, two_stage = pair_of(panel, pair)
+    return results.curve(panel, huber, setting, users), results.curve(panel, two_stage, setting, users)
+
+
+def _compare(results: Results, panel: str, true: Callable[[float], bool]) -> Iterator[Number]:
+    for pair, setting, users in _cases(results, panel):
+        huber, two_stage = _curves(results, panel, pair, setting, users)
+        found = huber.over(two_stage)
+        yield Number(
+            panel=panel, pair=pair, setting=setting, users=users, value=words(found), true=true(found.value)
+        )
+
+
+def _steeper(results: Results, panel: str) -> Iterator[Number]:
+    for pair, setting, users in _cases(results, panel):
+        mine, theirs = (curve.slope() for curve in _curves(results, panel, pair, setting, users))
+        gap = Estimate(value=mine.value - theirs.value, error=math.hypot(mine.error, theirs.error))
+        yield Number(
+            panel=panel,
+            pair=pair,
+            setting=setting,
+            users=users,
+            value=words(gap, digits=2),
+            true=gap.value + 2.0 * gap.error < -STEEPER,
+        )
+
+
+def _advantages(results: Results, one: str, three: str) -> Iterator[Number]:
+    for pair, setting, users in _cases(results, one, three):
+        narrow, wide = (
+            two_stage.over(huber)
+            for huber, two_stage in (_curves(results, panel, pair, setting, users) for panel in (one, three))
+        )
+        yield Number(
+            panel=three,
+            pair=pair,
+            setting=setting,
+            users=users,
+            value=f"{words(wide)}; d = 1: {words(narrow)}",
+            true=wide.value > max(1.0, ALIKE * narrow.value),
+        )
+
+
+def _growths(results: Results, panel: str) -> Iterator[Number]:
+    for pair, setting, users in _cases(results, panel):
+        mine, theirs = (curve.growth() for curve in _curves(results, panel, pair, setting, users))
+        yield Number(
+            panel=panel,
+            pair=pair,
+            setting=setting,
+            users=users,
+            value=f"{words(mine)}; WME: {words(theirs)}",
+            true=theirs.value > ALIKE and mine.value < theirs.value / ALIKE,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slope:
+    """A slope in double logarithms beside the theorem's; `within` whether the error falls at least as fast."""
+
+    panel: str
+    variable: str
+    setting: str
+    users: str
+    theorem: str
+    bound: float
+    found: dict[str, Estimate]
+    within: bool
+
+
+HLM = "HLM as printed"
+
+
+def slopes(results: Results) -> Iterator[Slope]:
+    """Of every panel: in m or gamma for each number of users, and in n between two of them."""
+    for panel in results.panels:
+        for setting in SETTINGS:
+            numbers = results.users(panel.name)
+            found = {
+                users: {
+                    name: results.curve(panel.name, name, setting.name, users)
+                    for name in results.methods(panel.name)
+                }
+                for users in numbers
+            }
+            theorem = {users: results.theorem(panel.name, users) for users in numbers}
+            variable = "m" if panel.axis == "records" else "gamma"
+            for users in numbers:
+                yield _slope(
+                    panel.name,
+                    panel.theorem,
+                    variable,
+                    setting.name,
+                    f"{users:,}",
+                    theorem[users].slope().value,
+                    {name: curve.slope() for name, curve in found[users].items()},
+                )
+            for few, many in zip(numbers, numbers[1:], strict=False):
+                yield _slope(
+                    panel.name,
+                    panel.theorem,
+                    "n",
+                    setting.name,
+                    f"{few:,} to {many:,}",
+                    slope_in_users(theorem[few], theorem[many]).value,
+                    {name: slope_in_users(found[few][name], found[many][name]) for name in found[few]},
+                )
+
+
+def _slope(
+    panel: str,
+    theorem: str,
+    variable: str,
+    setting: str,
+    users: str,
+    bound: float,
+    found: dict[str, Estimate],
+) -> Slope:
+    printed = found[HLM]
+    return Slope(
+        panel=panel,
+        variable=variable,
+        setting=setting,
+        users=users,
+        theorem=theorem,
+        bound=bound,
+        found=found,
+        within=printed.value - 2.0 * printed.error <= bound + STEEPER,
+    )
+
+
+def words(found: Estimate, *, digits: int = 3) -> str:
+    """A number with its standard error, as short as it may be."""
+    if math.isnan(found.value):
+        return "none"
+    if abs(found.value) >= 1_000:
+        return f"{found.value:,.0f}"
+    shown = f"{found.value:.{digits}g}" if abs(found.value) >= 1 or digits != 2 else f"{found.value:.2f}"
+    return f"{shown} ± {found.error:.1g}" if found.error else shown
