@@ -17,6 +17,7 @@ from hubermean.cli.demo import demo
 from hubermean.cli.doctor import doctor
 from hubermean.cli.plan import plan
 from hubermean.cli.release import release
+from hubermean.cli.reproduce import reproduce
 from hubermean.cli.wording import spoken
 from hubermean.errors import HubermeanError, InputError
 
@@ -32,6 +33,7 @@ app.command()(release)
 app.command()(count)
 app.command()(plan)
 app.command()(audit)
+app.command()(reproduce)
 app.command()(check)
 app.command()(doctor)
 app.command()(demo)

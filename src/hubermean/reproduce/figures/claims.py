@@ -4,12 +4,12 @@ A claim compares the Huber location with the two-stage estimator. Three pairs st
 
 - *printed*: HLM and WME as printed;
 - *local*: HLM with noise for its local sensitivity alone, which is not private, beside WME as printed;
-- *real*: `exact` or `tested` beside `winsorized`: the same two ideas, each with a proof that covers the code and a budget
-  that is divided and composed as tightly as we know how.
+- *real*: `exact` or `tested` beside `winsorized`: the same two ideas, each with a proof that covers the code and a
+  budget that is divided and composed as tightly as we know how.
 
 The verdict rests on the fair setting: *holds* if it does for the real pair with every number of users that was run;
-*holds only with the printed constants* if it does for the printed pair with some number of users in some setting; else it
-*does not hold*.
+*holds only with the printed constants* if it does for the printed pair with some number of users in some setting; else
+it *does not hold*.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hubermean.reproduce.figures.curves import Curve, slope_in_users
-from hubermean.reproduce.figures.estimate import Estimate
+from hubermean.reproduce.figures.curves import Curve
+from hubermean.reproduce.figures.estimate import Estimate, words
 from hubermean.reproduce.figures.panels import FAIR, PANELS, SETTINGS
 from hubermean.reproduce.figures.results import Results
 
@@ -58,6 +58,15 @@ class Claim:
         if self._all(REAL, FAIR.name):
             return HOLDS
         return PRINTED_ONLY if self._printed_somewhere() else FAILS
+
+    @property
+    def qualifier(self) -> str:
+        """What the verdict would hide, where it would hide something."""
+        if self.verdict == HOLDS and not self._all(PRINTED, FAIR.name):
+            return "for the Huber location made private; HLM as printed does not bear it out"
+        if self.verdict == FAILS and self._all(LOCAL, FAIR.name):
+            return "it would with noise for the local sensitivity alone, which is not private"
+        return ""
 
     def _all(self, pair: str, setting: str) -> bool:
         mine = [one.true for one in self.numbers if (one.pair, one.setting) == (pair, setting)]
@@ -217,88 +226,3 @@ def _growths(results: Results, panel: str) -> Iterator[Number]:
             value=f"{words(mine)}; WME: {words(theirs)}",
             true=theirs.value > ALIKE and mine.value < theirs.value / ALIKE,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slope:
-    """A slope in double logarithms beside the theorem's; `within` whether the error falls at least as fast."""
-
-    panel: str
-    variable: str
-    setting: str
-    users: str
-    theorem: str
-    bound: float
-    found: dict[str, Estimate]
-    within: bool
-
-
-HLM = "HLM as printed"
-
-
-def slopes(results: Results) -> Iterator[Slope]:
-    """Of every panel: in m or gamma for each number of users, and in n between two of them."""
-    for panel in results.panels:
-        for setting in SETTINGS:
-            numbers = results.users(panel.name)
-            found = {
-                users: {
-                    name: results.curve(panel.name, name, setting.name, users)
-                    for name in results.methods(panel.name)
-                }
-                for users in numbers
-            }
-            theorem = {users: results.theorem(panel.name, users) for users in numbers}
-            variable = "m" if panel.axis == "records" else "gamma"
-            for users in numbers:
-                yield _slope(
-                    panel.name,
-                    panel.theorem,
-                    variable,
-                    setting.name,
-                    f"{users:,}",
-                    theorem[users].slope().value,
-                    {name: curve.slope() for name, curve in found[users].items()},
-                )
-            for few, many in zip(numbers, numbers[1:], strict=False):
-                yield _slope(
-                    panel.name,
-                    panel.theorem,
-                    "n",
-                    setting.name,
-                    f"{few:,} to {many:,}",
-                    slope_in_users(theorem[few], theorem[many]).value,
-                    {name: slope_in_users(found[few][name], found[many][name]) for name in found[few]},
-                )
-
-
-def _slope(
-    panel: str,
-    theorem: str,
-    variable: str,
-    setting: str,
-    users: str,
-    bound: float,
-    found: dict[str, Estimate],
-) -> Slope:
-    printed = found[HLM]
-    return Slope(
-        panel=panel,
-        variable=variable,
-        setting=setting,
-        users=users,
-        theorem=theorem,
-        bound=bound,
-        found=found,
-        within=printed.value - 2.0 * printed.error <= bound + STEEPER,
-    )
-
-
-def words(found: Estimate, *, digits: int = 3) -> str:
-    """A number with its standard error, as short as it may be."""
-    if math.isnan(found.value):
-        return "none"
-    if abs(found.value) >= 1_000:
-        return f"{found.value:,.0f}"
-    shown = f"{found.value:.{digits}g}" if abs(found.value) >= 1 or digits != 2 else f"{found.value:.2f}"
-    return f"{shown} ± {found.error:.1g}" if found.error else shown

@@ -36,3 +36,13 @@ def mean_squared_error(errors: Floats, chances: Floats, plain: Floats, plain_var
     adjusted = errors - slope * (plain - plain_variance)
     value = float(np.average(adjusted, weights=chances))
     return Estimate(value=value, error=float(adjusted.std(ddof=1)) / math.sqrt(len(adjusted)))
+
+
+def words(found: Estimate, *, digits: int = 3) -> str:
+    """A number with its standard error, as short as it may be."""
+    if math.isnan(found.value):
+        return "none"
+    if abs(found.value) >= 1_000:
+        return f"{found.value:,.0f}"
+    shown = f"{found.value:.{digits}g}" if abs(found.value) >= 1 or digits != 2 else f"{found.value:.2f}"
+    return f"{shown} ± {found.error:.1g}" if found.error else shown

@@ -168,11 +168,16 @@ class Sampled(RecordLaw):
 
     def _of_whole_users(self, generator: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
         means = np.empty(len(counts))
-        for place, (record, count) in enumerate(
-            zip(generator.integers(len(sizes), size=len(counts)), counts, strict=True)
-        ):
-            own = self._centred[self._starts[record] : self._starts[record] + sizes[record]]
-            means[place] = own[generator.integers(len(own), size=count)].mean()
+        step = max(1, _BLOCK // int(counts.max()))
+        for start in range(0, len(counts), step):
+            part = counts[start : start + step]
+            of_users = generator.integers(
+                len(sizes), size=len(part)
+            )  # a record of each, which tells the user
+            record = np.repeat(of_users, part)
+            chosen = self._starts[record] + (generator.random(len(record)) * sizes[record]).astype(np.int64)
+            sums = np.add.reduceat(self._centred[chosen], np.cumsum(part) - part)
+            means[start : start + step] = sums / part
         return means
 
     def mean_variances(self, counts: Integers) -> Floats:

@@ -1,0 +1,138 @@
+"""`hubermean reproduce`: the paper's figures, every method, from one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from hubermean.cli.options import DATA, OUTPUT, Quiet, one_of
+from hubermean.cli.render import console
+from hubermean.errors import InputError
+
+FIGURES = ("1", *(f"1{letter}" for letter in "abcdefgh"), "2", *(f"2{letter}" for letter in "abcd"))
+INTERRUPTED = 130
+
+
+def reproduce(
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="1a",
+            help="A panel (1a to 1h, 2a to 2d) or a figure (1, 2); repeat for several. All by default.",
+            autocompletion=one_of(FIGURES),
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few points, few draws: minutes, rough.")] = False,
+    jobs: Annotated[int, typer.Option(metavar="NUMBER", help="Processes that share the work.")] = 2,
+    seed: Annotated[int, typer.Option(metavar="NUMBER", help="One seed, one result.")] = 1,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the results.", rich_help_panel=OUTPUT)
+    ] = Path("reproduction"),
+    ipums: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Your extract for the panels of incomes: its DDI (.xml), its data, or a table with INCTOT, INCWAGE.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    ddi: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The codebook, if not beside the extract.", rich_help_panel=DATA),
+    ] = None,
+    ipums_user: Annotated[
+        str,
+        typer.Option(
+            metavar="person|household",
+            help="Whose records a simulated user holds: anybody's, or those of one household.",
+            autocompletion=one_of(("person", "household")),
+            rich_help_panel=DATA,
+        ),
+    ] = "person",
+    quiet: Quiet = False,
+) -> None:
+    """Draw the figures of Zhao et al. (2024) again: both methods as printed and made private, and all baselines.
+
+    A killed run goes on where it stopped when the same command is given again. Needs hubermean[reproduce].
+
+    [bold]Examples[/bold]
+
+      hubermean reproduce --quick
+
+      hubermean reproduce --figure 1c --figure 2 --out figures
+
+      hubermean reproduce --figure 1g --ipums usa_00001.xml
+    """
+    # Imported when used: nothing else on the command line needs them.
+    from hubermean.reproduce.figures.claims import claims
+    from hubermean.reproduce.figures.panels import FULL, QUICK
+    from hubermean.reproduce.figures.reproduction import Reproduction
+    from hubermean.reproduce.figures.run import cost
+
+    reproduction = Reproduction(
+        figure or (),
+        effort=QUICK if quick else FULL,
+        folder=out,
+        seed=seed,
+        jobs=jobs,
+        extract=_extract(ipums, ddi, ipums_user),
+    )
+    total = sum(cost(point) for point in reproduction.points)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("points"),
+        TimeRemainingColumn(),
+        console=console(stderr=True),
+        transient=True,
+        disable=quiet or not console(stderr=True).is_terminal,
+    ) as bar:
+        task = bar.add_task("running", total=total)
+        try:
+            reproduction.run(lambda point: bar.advance(task, cost(point)))
+        except KeyboardInterrupt:
+            typer.echo(
+                f"stopped; what was found is in {out}, and the same command goes on from there", err=True
+            )
+            raise typer.Exit(INTERRUPTED) from None
+        bar.update(task, description="drawing")
+        results = reproduction.publish()
+    if quiet:
+        typer.echo(str(out / "RESULTS.md"))
+        return
+    shown = Table(box=box.ROUNDED, title="What the paper claims", title_justify="left", title_style="bold")
+    for heading in ("panel", "claim", "verdict"):
+        shown.add_column(heading, overflow="fold")
+    for claim in claims(results):
+        style = {"holds": "green", "does not hold": "red"}.get(claim.verdict, "yellow")
+        verdict = Text(claim.verdict, style=style)
+        shown.add_row(Text(claim.name), Text(claim.says), verdict.append(_more(claim.qualifier), style="dim"))
+    screen = console()
+    if shown.row_count:
+        screen.print(shown)
+    screen.print(
+        Text(f"Pages, plots and CSV files are in {out}: begin with {out / 'RESULTS.md'}"), soft_wrap=True
+    )
+
+
+def _more(qualifier: str) -> str:
+    return f", {qualifier}" if qualifier else ""
+
+
+def _extract(path: Path | None, ddi: Path | None, user: str):  # type: ignore[no-untyped-def]
+    from hubermean.reproduce.figures.incomes import Extract
+
+    if path is None:
+        if ddi is not None or user != "person":
+            raise InputError("--ddi and --ipums-user are about an extract; name it with --ipums")
+        return None
+    if user not in ("person", "household"):
+        raise InputError(f"--ipums-user must be 'person' or 'household', not {user!r}")
+    return Extract(path=path, ddi=ddi, user=user)  # type: ignore[arg-type]

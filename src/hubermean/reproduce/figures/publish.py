@@ -1,0 +1,37 @@
+"""What a run leaves behind for people: a CSV file a panel, plots, and a page in Markdown and HTML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hubermean.reproduce.figures.panels import SETTINGS
+from hubermean.reproduce.figures.plots import overview_figure, panel_figure, save
+from hubermean.reproduce.figures.store import table, write_whole
+from hubermean.reproduce.figures.summary import Page
+from hubermean.reproduce.figures.web import web_page
+
+PAGE = "RESULTS"
+
+
+def publish(page: Page, folder: Path) -> None:
+    """Everything, from rows alone: equal rows give equal files."""
+    results = page.results
+    for panel in results.panels:
+        rows = results.rows[panel.name]
+        write_whole(folder / f"{panel.name}.csv", table(rows))
+        save(panel_figure(panel, rows, moment_order=results.moment_orders[panel.law]), folder, panel.name)
+    for figure in ("1", "2"):
+        of_figure = {
+            panel.name: results.rows[panel.name] for panel in results.panels if panel.name[0] == figure
+        }
+        if not of_figure:
+            continue
+        for users in sorted({row.users for rows in of_figure.values() for row in rows}):
+            for setting in SETTINGS:
+                drawn = overview_figure(
+                    figure, of_figure, setting.name, users, moment_orders=results.moment_orders
+                )
+                save(drawn, folder, f"figure{figure}-{setting.name}-{users}")
+    text = page.markdown()
+    write_whole(folder / f"{PAGE}.md", text)
+    write_whole(folder / f"{PAGE}.html", web_page(text))

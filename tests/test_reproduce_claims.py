@@ -1,0 +1,215 @@
+"""Slopes, comparisons and verdicts on curves whose answers are known; the words of the page."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hubermean.reproduce.figures.claims import FAILS, HOLDS, PRINTED_ONLY, claims
+from hubermean.reproduce.figures.curves import Curve, slope_in_users, theorem_curve
+from hubermean.reproduce.figures.estimate import Estimate, mean_squared_error, words
+from hubermean.reproduce.figures.panels import FULL, PANELS, QUICK
+from hubermean.reproduce.figures.point import Row
+from hubermean.reproduce.figures.results import Results
+from hubermean.reproduce.figures.slopes import slopes
+from hubermean.reproduce.figures.summary import Page
+from hubermean.reproduce.figures.web import web_page
+
+ORDERS = {"uniform": math.inf, "Gaussian": 8.0, "Lomax(4)": 4.0, "exponential": 8.0}
+
+
+def row(panel, method, x, mse, *, users=1_000, setting="fair", error=0.01):
+    plain = 1.0 / (users * x)
+    return Row(
+        panel=panel,
+        setting=setting,
+        users=users,
+        x=x,
+        method=method,
+        mse=mse,
+        mse_error=None if mse is None else error * mse,
+        non_private=plain,
+        released=1.0,
+        runs=200,
+        factor=2.0,
+        same_draws_mse=mse and 0.9 * mse,
+        same_draws_factor=2.8,
+    )
+
+
+def panel_rows(panel, errors, *, users=(1_000, 10_000), settings=("paper", "fair"), xs=(1, 10, 100)):
+    """Rows of methods whose error is a function of (n, x)."""
+    return [
+        row(panel, method, x, error(n, x), users=n, setting=setting)
+        for setting in settings
+        for n in users
+        for x in xs
+        for method, error in errors.items()
+    ]
+
+
+def results(**rows):
+    return Results(rows={name[1:]: found for name, found in rows.items()}, moment_orders=ORDERS)
+
+
+def methods(*, printed=(1.0, 1.0), local=1.0, real=(1.0, 1.0), ours="exact"):
+    """Errors of the pairs in times 1/(n x)."""
+
+    def times(factor):
+        return lambda n, x: factor / (n * x)
+
+    return {
+        "non-private": times(1.0),
+        "HLM as printed": times(printed[0]),
+        "HLM, local noise": times(local),
+        "WME as printed": times(printed[1]),
+        "winsorized": times(real[1]),
+        ours: times(real[0]),
+    }
+
+
+def test_slopes_of_power_laws():
+    rows = [row("1a", "exact", m, 5.0 * m**-1.5) for m in (1, 3, 10, 100)]
+    curve = Curve.of(rows, method="exact", setting="fair", users=1_000)
+    assert curve.slope().value == pytest.approx(-1.5)
+    more = [row("1a", "exact", m, 5.0 * m**-1.5 / 50, users=10_000) for m in (1, 3, 10)]
+    many = Curve.of(more, method="exact", setting="fair", users=10_000)
+    assert slope_in_users(curve, many).value == pytest.approx(-math.log10(50))
+    # An error of one percent at each of four points, carried to the slope, beside a simulation of it.
+    rng = np.random.default_rng(1)
+    logs = np.log([1, 3, 10, 100])
+    fits = [np.polyfit(logs, -1.5 * logs + 0.01 * rng.standard_normal(4), 1)[0] for _ in range(4_000)]
+    assert curve.slope().error == pytest.approx(np.std(fits), rel=0.05)
+
+
+def test_points_that_cannot_serve_are_left_out():
+    rows = [row("1a", "exact", m, None if m == 3 else 1.0 / m) for m in (1, 3, 10)]
+    curve = Curve.of(rows, method="exact", setting="fair", users=1_000)
+    assert curve.x == (1, 10)
+    assert curve.slope().value == pytest.approx(-1.0)
+    assert math.isnan(Curve.of(rows, method="none", setting="fair", users=1_000).slope().value)
+
+
+def test_bounds_have_the_exponents_of_the_theorems():
+    # Far out, where one term decides: Thm heavytail, (1/m^2)^(1 - 1/p) for small m against 1/m for large.
+    tail = theorem_curve(PANELS["1c"], 100, [1, 2], moment_order=4.0).slope().value
+    body = theorem_curve(PANELS["1c"], 100, [10**9, 10**10], moment_order=4.0).slope().value
+    assert -1.5 < tail < -1.2
+    assert body == pytest.approx(-1.0, abs=0.01)
+    assert theorem_curve(
+        PANELS["1a"], 10**7, [1, 1000], moment_order=math.inf
+    ).slope().value == pytest.approx(-1.0, abs=0.01)
+    # Thm mseunb grows linearly in gamma where noise decides, and not at all where it does not.
+    assert theorem_curve(PANELS["2a"], 20, [1, 10], moment_order=math.inf).slope().value > 0.9
+    assert theorem_curve(PANELS["2a"], 10**7, [1, 10], moment_order=math.inf).slope().value < 0.01
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdict", "qualified"),
+    [
+        ({"real": (1.1, 1.0)}, HOLDS, False),
+        ({"real": (1.1, 1.0), "printed": (9.0, 1.0)}, HOLDS, True),
+        ({"real": (1.5, 1.0), "printed": (1.1, 1.0)}, PRINTED_ONLY, False),
+        ({"real": (1.5, 1.0), "printed": (0.5, 1.0)}, FAILS, True),
+        ({"real": (0.7, 1.0), "printed": (2.0, 1.0), "local": 3.0}, FAILS, False),
+    ],
+)
+def test_verdicts_about_equal_errors(pairs, verdict, qualified):
+    (claim,) = claims(results(_1a=panel_rows("1a", methods(**pairs))))
+    assert claim.verdict == verdict
+    assert bool(claim.qualifier) == qualified
+
+
+def test_one_number_of_users_is_enough_to_refute():
+    good = panel_rows("1a", methods(), users=(1_000,))
+    bad = panel_rows("1a", methods(real=(2.0, 1.0), printed=(2.0, 1.0)), users=(10_000,))
+    (claim,) = claims(results(_1a=good + bad))
+    assert claim.verdict == PRINTED_ONLY
+
+
+def test_the_paper_s_setting_alone_does_not_make_a_claim_hold():
+    lucky = panel_rows("1c", methods(real=(0.5, 1.0)), settings=("paper",))
+    fair = panel_rows("1c", methods(), settings=("fair",))
+    found = {claim.name: claim.verdict for claim in claims(results(_1c=lucky + fair))}
+    assert found["1c"] == FAILS
+
+
+def test_growth_with_gamma():
+    def grows(power):
+        return lambda n, x: x**power / n
+
+    errors = {
+        "HLM as printed": grows(2.0),
+        "HLM, local noise": grows(0.1),
+        "WME as printed": grows(0.5),
+        "winsorized": grows(0.5),
+        "exact": grows(0.1),
+    }
+    (claim,) = claims(results(_2b=panel_rows("2b", errors, xs=(1, 4, 10))))
+    assert claim.verdict == HOLDS
+    assert claim.qualifier
+    errors["exact"] = grows(0.45)
+    (claim,) = claims(results(_2b=panel_rows("2b", errors, xs=(1, 4, 10))))
+    assert claim.verdict == FAILS
+
+
+def test_more_columns():
+    one = panel_rows("1a", methods(real=(1.0, 1.0)))
+    three = panel_rows("1d", methods(real=(1.0, 2.0), ours="tested"))
+    found = {claim.name: claim for claim in claims(results(_1a=one, _1d=three))}
+    assert found["1d beside 1a"].verdict == HOLDS
+    same = panel_rows("1d", methods(real=(1.0, 1.1), ours="tested"))
+    found = {claim.name: claim for claim in claims(results(_1a=one, _1d=same))}
+    assert found["1d beside 1a"].verdict == FAILS
+
+
+def test_a_bound_is_kept_if_the_error_falls_as_fast():
+    fast = results(_1a=panel_rows("1a", methods()))
+    assert all(one.within for one in slopes(fast))
+    slow = methods() | {"HLM as printed": lambda n, x: 1.0 / n**0.5}
+    found = list(slopes(results(_1a=panel_rows("1a", slow))))
+    assert {one.variable for one in found} == {"m", "n"}
+    assert not any(one.within for one in found)
+
+
+def test_the_luck_of_the_draws_is_taken_out():
+    rng = np.random.default_rng(2)
+    plain = rng.standard_normal(300) ** 2
+    noise = 0.1 * rng.standard_normal(300)
+    found = mean_squared_error(plain + 2.0 + noise, np.ones(300), plain, 1.0)
+    assert abs(found.value - 3.0) < 5 * found.error
+    assert found.error < 0.01  # 0.08 without
+    refused = mean_squared_error(plain, np.zeros(300), plain, 1.0)
+    assert math.isnan(refused.value)
+
+
+def test_numbers_in_words():
+    assert words(Estimate(value=1.2345, error=0.02)) == "1.23 ± 0.02"
+    assert words(Estimate(value=12345.0, error=1.0)) == "12,345"
+    assert words(Estimate(value=math.nan, error=math.nan)) == "none"
+
+
+@pytest.mark.parametrize("effort", [FULL, QUICK])
+def test_the_page_tells_all(effort):
+    found = results(
+        _1a=panel_rows("1a", methods()),
+        _1d=panel_rows("1d", methods(ours="tested")),
+        _2b=panel_rows("2b", methods()),
+    )
+    text = Page(results=found, effort=effort, seed=5, incomes={}, household=False).markdown()
+    for part in (
+        "## What holds",
+        "## Slopes",
+        "### 1a: Uniform, d = 1",
+        "(1a.svg)",
+        "1.28e-03",
+        "at least 1.28e-03",
+    ):
+        assert part in text
+    assert "**holds**" in text
+    assert ("quick run" in text) == (effort is QUICK)
+    assert "by more than 5% at 216." in text.replace("\n", " ")
+    page = web_page(text)
+    assert page.count("<table>") == text.count("| --- |\n") == page.count("</table>")
+    assert "<title>The paper's figures, run again</title>" in page
+    assert "<script" not in page
