@@ -1,0 +1,166 @@
+"""How every method looks and what it is called, in all plots of the paper's panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hubermean.privacy import gaussian_delta
+from hubermean.reproduce.constants import printed_constants
+from hubermean.reproduce.figures.methods import NON_PRIVATE
+from hubermean.reproduce.figures.panels import DELTA, EPSILON, Panel
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
+
+THEOREM = "theorem"
+AS_PRINTED, LOCAL_NOISE = "HLM as printed", "HLM, local noise"
+
+LOOK: dict[Any, Any] = {
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "axes.edgecolor": "#888888",
+    "axes.axisbelow": True,
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "mathtext.fontset": "dejavusans",
+    "svg.fonttype": "path",  # a page looks the same wherever it is read
+    "svg.hashsalt": "hubermean",  # names inside the file follow from what is drawn
+}
+"""Of matplotlib, so that no user's own settings change a figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """Of one curve. Okabe and Ito's colours, which most colour-blind people tell apart; dashes and markers for print.
+
+    Variants of one method share their colour; the second has a hollow marker, small enough to see the first behind it.
+    What nobody can use in practice has no colour: the non-private mean, right bounds, the slope of a theorem.
+    """
+
+    colour: str
+    dashes: tuple[float, ...] = ()
+    marker: str = ""
+    size: float = 5.5
+    hollow: bool = False
+    width: float = 1.3
+    label: str
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """Arguments of a line."""
+        return {
+            "color": self.colour,
+            "linestyle": (0, self.dashes) if self.dashes else "solid",
+            "linewidth": self.width,
+            "marker": self.marker or None,
+            "markersize": self.size,
+            "markerfacecolor": "white" if self.hollow else self.colour,
+            "markeredgecolor": self.colour,
+            "markeredgewidth": 1.1,
+        }
+
+
+STYLES: Mapping[str, Style] = {
+    AS_PRINTED: Style(colour="#D55E00", marker="o", label=AS_PRINTED),
+    LOCAL_NOISE: Style(
+        colour="#D55E00",
+        dashes=(1, 1.5),
+        marker="o",
+        size=4.0,
+        hollow=True,
+        label=f"{LOCAL_NOISE}: not private",
+    ),
+    "WME as printed": Style(colour="#CC79A7", marker="s", label="WME as printed"),
+    "winsorized": Style(
+        colour="#CC79A7",
+        dashes=(4, 1.5),
+        marker="s",
+        size=3.5,
+        hollow=True,
+        label="winsorized: WME, budget divided anew",
+    ),
+    "smooth": Style(
+        colour="#E69F00",
+        dashes=(6, 1.5, 1, 1.5),
+        marker="d",
+        label="smooth: the paper's framework, certified",
+    ),
+    "exact": Style(colour="#0072B2", marker="P", label="exact (this package)"),
+    "tested": Style(colour="#009E73", dashes=(6, 1.5), marker="X", label="tested (this package)"),
+    "auto": Style(colour="#56B4E9", marker="D", size=4.2, label="auto: told nothing but ε and δ"),
+    "auto, counts private": Style(
+        colour="#56B4E9",
+        dashes=(2.5, 1.5),
+        marker="D",
+        size=3.4,
+        hollow=True,
+        label="auto, numbers of records private too",
+    ),
+    "clipped, right bounds": Style(
+        colour="#777777", dashes=(2, 2), marker="x", size=4.5, label="clipped, right bounds: an oracle"
+    ),
+    NON_PRIVATE: Style(colour="#000000", label="non-private mean"),
+    THEOREM: Style(
+        colour="#999999", width=0.9, label="slope of the panel's theorem; its height has no meaning"
+    ),
+}
+"""In the order of legends."""
+
+
+def legend_entries(names: Iterable[str], panels: Iterable[Panel]) -> Iterator[Line2D]:
+    """A line for each name that is drawn somewhere in the panels."""
+    from matplotlib.lines import Line2D
+
+    shown, wanted = list(panels), set(names)
+    for name, style in STYLES.items():
+        if name in wanted:
+            yield Line2D([], [], label=_label(name, shown), **style.drawn)
+
+
+def _label(name: str, panels: list[Panel]) -> str:
+    theorems = {panel.theorem for panel in panels}
+    if name == AS_PRINTED:
+        return f"{name} (claims δ = {written(DELTA)}, {real_delta(panels)})"
+    if name == THEOREM and len(theorems) == 1:
+        return f"slope of Thm {theorems.pop()}; its height has no meaning"
+    return STYLES[name].label
+
+
+def real_delta(panels: Iterable[Panel]) -> str:
+    """What the printed constants give, in place of the delta that is claimed.
+
+    For unequal users the printed sensitivity is too small as well, so that this is only a lower bound.
+
+    >>> from hubermean.reproduce.figures.panels import PANELS
+    >>> real_delta([PANELS["1a"]]), real_delta([PANELS["2a"]]), real_delta([PANELS["1a"], PANELS["1d"]])
+    ('really 1.3e-3', 'really at least 1.2e-3', 'really 1.3e-3 for d = 1, 1.5e-12 for d = 3')
+    """
+    shown = list(panels)
+    at_least = any(panel.axis == "gamma" for panel in shown)
+    found = {
+        columns: written(_delta(columns), ROUND_FLOOR if at_least else ROUND_CEILING)
+        for columns in sorted({panel.columns for panel in shown})
+    }
+    texts = (f"{text} for d = {columns}" if len(found) > 1 else text for columns, text in found.items())
+    return "really " + ("at least " if at_least else "") + ", ".join(texts)
+
+
+def written(value: float, rounding: str = ROUND_CEILING) -> str:
+    """Two digits at most, rounded to the side asked for.
+
+    >>> written(1e-5), written(0.00127872), written(0.00127872, ROUND_FLOOR)
+    ('1e-5', '1.3e-3', '1.2e-3')
+    """
+    rounded = float(Context(prec=2, rounding=rounding).create_decimal(repr(value)))
+    digits, power = f"{rounded:.1e}".split("e")
+    return f"{digits.removesuffix('.0')}e{int(power)}"
+
+
+@cache
+def _delta(columns: int) -> float:
+    printed = printed_constants(EPSILON, DELTA, dimension=columns)
+    return gaussian_delta(EPSILON, alpha=printed.alpha, beta=printed.beta, dimension=columns)
