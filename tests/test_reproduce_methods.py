@@ -11,7 +11,6 @@ from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.reproduce import paper_literal
 from hubermean.reproduce.figures.data import DataSet, data_sets, typical_span
 from hubermean.reproduce.figures.methods import (
-    GRID,
     Choice,
     Judged,
     Method,
@@ -32,6 +31,7 @@ from hubermean.reproduce.figures.panels import (
     EPSILON,
     FAIR,
     FULL,
+    GRID,
     PANELS,
     SETTINGS,
     SYNTHETIC,
@@ -48,7 +48,7 @@ def task_of(panel, users, x):
     law = SYNTHETIC[point.panel.law]
     sets = list(data_sets(point, law, SETTINGS, seed=2, purpose="tuning", first=0, size=3))
     span = typical_span(one["fair"] for one in sets)
-    return Task(point=point, law=law, setting=FAIR, span=span), sets[0]["fair"]
+    return Task(point=point, law=law, setting=FAIR, span=span, thresholds=GRID), sets[0]["fair"]
 
 
 def judged(method, factor, data):
@@ -187,7 +187,9 @@ def test_tuning_finds_the_best_and_drops_the_rest_early():
     assert all(method.calls < 10 * len(GRID) + 50 * 4 for method in methods)
 
 
-TINY = replace(FULL, tuning=(3, 6), batch=6, batches=2, precision=math.inf, most_batches=2)
+TINY = replace(
+    FULL, thresholds=(1.0, 4.0), tuning=(3, 6), batch=6, batches=2, precision=math.inf, most_batches=2
+)
 
 
 @pytest.mark.parametrize(("panel", "x"), [("1a", 2), ("2b", 10)])
@@ -206,7 +208,9 @@ def test_a_point_is_a_function_of_its_arguments(panel, x):
 
 def test_more_draws_until_it_is_precise():
     point = Point(panel=PANELS["1b"], users=100, x=1)
-    effort = replace(FULL, tuning=(3, 6), batch=10, batches=2, precision=0.2, most_batches=30)
+    effort = replace(
+        FULL, thresholds=(1.0, 4.0), tuning=(3, 6), batch=10, batches=2, precision=0.2, most_batches=30
+    )
     rows = run_point(point, SYNTHETIC["Gaussian"], effort, seed=4)
     served = [row for row in rows if row.mse is not None and row.method != "non-private"]
     assert {row.runs for row in served} != {20}

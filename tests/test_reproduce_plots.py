@@ -197,7 +197,7 @@ def test_no_point_lies_on_the_edge_of_the_strip() -> None:
 
 def test_an_overview_has_the_papers_layout() -> None:
     by_panel = {name: rows_of(name) for name in PANELS if name not in ("1g", "1h", "2d")}
-    orders = dict.fromkeys(PANELS, 4.0)
+    orders = {panel.law: 4.0 for panel in PANELS.values()}
     for number, shape in (("1", (2, 4)), ("2", (1, 4))):
         figure = overview_figure(number, by_panel, setting="fair", users=1_000, moment_orders=orders)
         assert figure.axes[0].get_gridspec().get_geometry() == shape

@@ -1,7 +1,7 @@
 """Hooks of the documentation site: pages that live outside docs/, and Markdown as code-hosting pages read it.
 
-- Proofs and the changelog lie where readers of the repository look for them, and are pages of the site all the
-  same. Links between documents are written for the repository; here they are turned towards the site. A link to
+- Proofs, results and the changelog lie where readers of the repository look for them, and are pages of the site all
+  the same. Links between documents are written for the repository; here they are turned towards the site. A link to
   anything else in the repository, such as a source file, would lead nowhere and fails the build.
 - A list may follow a paragraph without a blank line, a list within a list is indented by the marker before it, and a
   doctest in a docstring is code, not a quotation.
@@ -22,7 +22,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-OUTSIDE = [*sorted(ROOT.glob("proofs/*.md")), ROOT / "CHANGELOG.md"]
+OUTSIDE = [
+    *sorted(ROOT.glob("proofs/*.md")),
+    *sorted(ROOT.glob("experiments/*.md")),
+    *sorted(ROOT.glob("experiments/*.svg")),
+    ROOT / "CHANGELOG.md",
+]
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 ITEM = re.compile(r"(?:[-*+]|\d+\.) ")
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)")
@@ -53,7 +58,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return link[0]
         return link[1] + posixpath.relpath(target.removeprefix("docs/"), posixpath.dirname(here) or ".")
 
-    return LINK.sub(towards_the_site, markdown)
+    # Within folded parts Markdown is read only where it is asked for.
+    return LINK.sub(towards_the_site, markdown).replace("<details>", "<details markdown>")
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

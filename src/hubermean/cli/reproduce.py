@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -14,6 +14,9 @@ from rich.text import Text
 from hubermean.cli.options import DATA, OUTPUT, Quiet, one_of
 from hubermean.cli.render import console
 from hubermean.errors import InputError
+
+if TYPE_CHECKING:
+    from hubermean.reproduce.figures.incomes import Extract
 
 FIGURES = ("1", *(f"1{letter}" for letter in "abcdefgh"), "2", *(f"2{letter}" for letter in "abcd"))
 INTERRUPTED = 130
@@ -126,7 +129,7 @@ def _more(qualifier: str) -> str:
     return f", {qualifier}" if qualifier else ""
 
 
-def _extract(path: Path | None, ddi: Path | None, user: str):  # type: ignore[no-untyped-def]
+def _extract(path: Path | None, ddi: Path | None, user: str) -> Extract | None:
     from hubermean.reproduce.figures.incomes import Extract
 
     if path is None:
@@ -135,4 +138,4 @@ def _extract(path: Path | None, ddi: Path | None, user: str):  # type: ignore[no
         return None
     if user not in ("person", "household"):
         raise InputError(f"--ipums-user must be 'person' or 'household', not {user!r}")
-    return Extract(path=path, ddi=ddi, user=user)  # type: ignore[arg-type]
+    return Extract(path=path, ddi=ddi, user="person" if user == "person" else "household")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,12 @@ def mean_squared_error(errors: Floats, chances: Floats, plain: Floats, plain_var
     adjusted = errors - slope * (plain - plain_variance)
     value = float(np.average(adjusted, weights=chances))
     return Estimate(value=value, error=float(adjusted.std(ddof=1)) / math.sqrt(len(adjusted)))
+
+
+def plain_estimate(errors: Sequence[float]) -> Estimate:
+    """The mean of squared errors as they are."""
+    values = np.array(errors)
+    return Estimate(value=float(values.mean()), error=float(values.std(ddof=1)) / math.sqrt(len(values)))
 
 
 def words(found: Estimate, *, digits: int = 3) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hubermean.ingest.incomes import IncomeRecords
-from hubermean.reproduce.figures.methods import GRID
 from hubermean.reproduce.figures.panels import FAIR, RECORDS_PER_USER, Effort
 from hubermean.reproduce.figures.summary_tables import prose
 from hubermean.reproduce.figures.tuning import LEAST_CHANCE
@@ -27,7 +26,7 @@ _METHODS = {
 
 def method_notes(effort: Effort, incomes: Mapping[str, IncomeRecords], *, household: bool) -> Iterator[str]:
     yield "## How it was done"
-    spread = FAIR.spread or 0.0
+    spread, thresholds = FAIR.spread or 0.0, effort.thresholds
     notes = {
         "Users": f"""figure 1 has n users with m records each. Figure 2 has s_i = ceil(N (i/n)^gamma), m_i = s_i -
         s_(i-1), with N = {RECORDS_PER_USER} n; the paper gives neither n nor N. For gamma > 1 some m_i are 0, and
@@ -39,9 +38,9 @@ def method_notes(effort: Effort, incomes: Mapping[str, IncomeRecords], *, househ
         to {spread:g} (for incomes times that power of ten), anew for every data set. Everybody is told that it lies
         within {2 * spread:g} of 0. What is told is R_c of HLM (sqrt(d) times as much for all columns) and B of WME.""",
         **_METHODS,
-        "Thresholds": f"""chosen from {len(GRID)} values, {GRID[0]:g} to {GRID[-1]:g} deviations of a user mean (of a
-        record, for HLM in figure 2), on up to {effort.tuning[-1]} data sets that are not used again. `tested` must
-        release with a chance of {100 * LEAST_CHANCE:g}%.""",
+        "Thresholds": f"""chosen from {len(thresholds)} values, {thresholds[0]:g} to {thresholds[-1]:g} deviations of
+        a user mean (of a record, for HLM in figure 2), on up to {effort.tuning[-1]} data sets that are not used
+        again. `tested` must release with a chance of {100 * LEAST_CHANCE:g}%.""",
     }
     drawn = "one household's records for each user" if household else "all records, for every user"
     for name, records in incomes.items():

@@ -35,9 +35,6 @@ from hubermean.reproduce.literal import unsafe_paper_literal_diagnostics
 from hubermean.reproduce.two_stage import two_stage_moments
 from hubermean.user_table import UserTable
 
-GRID = tuple(0.25 * 2.0 ** (step / 2) for step in range(17))
-"""Thresholds to choose from, in deviations of a user mean (for HLM with unequal users: of a record)."""
-
 _SHARES = (0.8, 0.9, 0.95, 0.98)  # of users within the threshold, for `tested`
 _DRAWS = 8  # of noise on one data set, where an expectation has no simple form
 
@@ -67,6 +64,7 @@ class Task:
         radius: the mean of every column lies within this of 0.
         spread: the deviation of a typical user mean in one column.
         span: how far below and above the true mean the means of all users typically reach; for an oracle.
+        thresholds: to choose from, as factors of a deviation.
         counts_hidden: whether how many records a user has is private too, which the paper does not ask for.
     """
 
@@ -74,6 +72,7 @@ class Task:
     law: RecordLaw
     setting: Setting
     span: tuple[float, float]
+    thresholds: tuple[float, ...]
     counts_hidden: bool = False
 
     @property
@@ -119,11 +118,15 @@ class Method(ABC):
     """A method in one setting of one point; its noise follows from the seed."""
 
     names: Sequence[str]
-    grid: tuple[float, ...] = GRID
+    tunes = True
 
     def __init__(self, task: Task, seed: int) -> None:
         self.task = task
         self.noise = InsecureSeededNoise(seed)
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        return self.task.thresholds if self.tunes else (1.0,)
 
     @abstractmethod
     def judge(self, factor: float, data: DataSet) -> Iterator[tuple[Choice, Judged]]:
@@ -306,7 +309,7 @@ class OfClipped(OfMechanism):
     """
 
     names = ("clipped, right bounds",)
-    grid = (1.0,)
+    tunes = False
 
     def judge(self, factor: float, data: DataSet) -> Iterator[tuple[Choice, Judged]]:
         low, high = self.task.span
@@ -323,7 +326,7 @@ class OfAuto(OfMechanism):
     """Told nothing but the budget. A refusal counts as one."""
 
     names: Sequence[str] = ("auto",)
-    grid = (1.0,)
+    tunes = False
 
     def judge(self, factor: float, data: DataSet) -> Iterator[tuple[Choice, Judged]]:
         choice = Choice(method=self.names[0])

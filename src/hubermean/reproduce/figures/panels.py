@@ -157,6 +157,7 @@ class Effort:
 
     Attributes:
         users, records, gammas: the points of every panel.
+        thresholds: to choose from, in deviations of a user mean (for HLM with unequal users: of a record).
         tuning: data sets to tune on, in stages: choices that are clearly worse are dropped after each.
         batch: data sets evaluated at a time.
         batches: how many batches at least.
@@ -168,6 +169,7 @@ class Effort:
     users: tuple[int, ...]
     records: tuple[int, ...]
     gammas: tuple[int, ...]
+    thresholds: tuple[float, ...]
     tuning: tuple[int, ...]
     batch: int
     batches: int
@@ -181,11 +183,14 @@ class Effort:
                     yield Point(panel=panel, users=users, x=x)
 
 
+GRID = tuple(0.25 * 2.0 ** (step / 2) for step in range(17))
+
 FULL = Effort(
     name="full",
     users=(1_000, 10_000),
     records=(1, 3, 10, 30, 100, 300, 1_000),
     gammas=tuple(range(1, 11)),
+    thresholds=GRID,
     tuning=(12, 24, 60),
     batch=50,
     batches=5,
@@ -197,6 +202,7 @@ QUICK = Effort(
     users=(1_000,),
     records=(1, 10, 100),
     gammas=(1, 4, 10),
+    thresholds=GRID,
     tuning=(6, 12),
     batch=20,
     batches=1,

@@ -82,7 +82,8 @@ def overview_figure(
     """All panels of a figure as the paper lays them out, in one setting and with one number of users.
 
     Args:
-        rows_by_panel, moment_orders: by the panel's name, such as "1a"; a panel without rows stays empty.
+        rows_by_panel: by the panel's name, such as "1a"; a panel without rows stays empty.
+            moment_orders: by the law's name.
     """
     panels = [panel for panel in PANELS.values() if panel.name[0] == figure]
     height = len(panels) // _OVERVIEW_COLUMNS
@@ -96,7 +97,7 @@ def overview_figure(
             rows = rows_by_panel.get(panel.name, ())
             view = None
             if rows:
-                order = moment_orders[panel.name]
+                order = moment_orders[panel.law]
                 view = View.of(panel, rows, setting=setting, users=users, moment_order=order)
             if view is None:
                 _nothing(axes)

@@ -18,7 +18,7 @@ from hubermean.reproduce.figures.data import (
     seed_for,
     typical_span,
 )
-from hubermean.reproduce.figures.estimate import Estimate, mean_squared_error
+from hubermean.reproduce.figures.estimate import Estimate, mean_squared_error, plain_estimate
 from hubermean.reproduce.figures.methods import NON_PRIVATE, Choice, Judged, Method, Task, methods_of
 from hubermean.reproduce.figures.panels import SETTINGS, Effort, Point
 from hubermean.reproduce.figures.records import Floats, RecordLaw
@@ -74,7 +74,10 @@ def run_point(point: Point, law: RecordLaw, effort: Effort, *, seed: int) -> lis
         return data_sets(point, law, SETTINGS, seed=seed, purpose=purpose, first=first, size=size)
 
     span = typical_span(sets[SETTINGS[0].name] for sets in data("tuning", 0, effort.tuning[0]))
-    tasks = [Task(point=point, law=law, setting=setting, span=span) for setting in SETTINGS]
+    tasks = [
+        Task(point=point, law=law, setting=setting, span=span, thresholds=effort.thresholds)
+        for setting in SETTINGS
+    ]
     tuned = tune(_methods(tasks, seed, "tuning"), effort.tuning, partial(data, "tuning"))
     finalists = {(method.task.setting.name, name): choices for (method, name), choices in tuned.items()}
     measured = [
@@ -85,7 +88,7 @@ def run_point(point: Point, law: RecordLaw, effort: Effort, *, seed: int) -> lis
     plain: dict[str, list[float]] = defaultdict(list)
     for batch in range(effort.most_batches):
         going = [one for one in measured if not one.done]
-        if not going:
+        if batch >= effort.batches and not going and _precise(plain, effort.precision):
             break
         for sets in data("evaluation", batch * effort.batch, effort.batch):
             for setting, data_set in sets.items():
@@ -120,8 +123,7 @@ class _Measured:
     ) -> None:
         self.method, self.name, self.variance = method, name, variance
         self.setting = method.task.setting.name
-        self.tuned = len(method.grid) > 1
-        nothing_to_choose = () if self.tuned else (Choice(method=name),)
+        nothing_to_choose = () if method.tunes else (Choice(method=name),)
         self.choices = finalists.get((self.setting, name), nothing_to_choose)
         self.judged: dict[Choice, list[Judged]] = {choice: [] for choice in self.choices}
         self.done = not self.choices
@@ -151,7 +153,7 @@ class _Measured:
         if math.isnan(found[best].value):
             return row
         row = replace(row, mse=found[best].value, mse_error=found[best].error)
-        if not self.tuned:
+        if not self.method.tunes:
             return row
         return replace(
             row,
@@ -178,6 +180,11 @@ def _nothing(point: Point, setting: str, method: str, variance: float) -> Row:
     )
 
 
+def _precise(plain: Mapping[str, list[float]], precision: float) -> bool:
+    """Whether the plain mean's own error is known well enough, too; nothing is averaged out of it."""
+    return all(plain_estimate(errors).relative <= precision for errors in plain.values())
+
+
 def _judge(method: Method, measured: list[_Measured], sets: Mapping[str, DataSet]) -> None:
     data = sets[method.task.setting.name]
     by_choice = {choice: one for one in measured for choice in one.choices}
@@ -190,13 +197,13 @@ def _judge(method: Method, measured: list[_Measured], sets: Mapping[str, DataSet
 def _rows(point: Point, measured: list[_Measured], plain: Mapping[str, list[float]]) -> Iterator[Row]:
     for setting in plain:
         of_setting = [one for one in measured if one.setting == setting]
-        errors: Floats = np.array(plain[setting])
+        found = plain_estimate(plain[setting])
         yield replace(
             _nothing(point, setting, NON_PRIVATE, of_setting[0].variance),
-            mse=float(errors.mean()),
-            mse_error=float(errors.std(ddof=1)) / math.sqrt(len(errors)),
+            mse=found.value,
+            mse_error=found.error,
             released=1.0,
-            runs=len(errors),
+            runs=len(plain[setting]),
         )
         for one in of_setting:
             yield one.row(point, plain)

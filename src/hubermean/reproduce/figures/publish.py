@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from hubermean.reproduce.figures.panels import SETTINGS
 from hubermean.reproduce.figures.plots import overview_figure, panel_figure, save
@@ -11,6 +12,7 @@ from hubermean.reproduce.figures.summary import Page
 from hubermean.reproduce.figures.web import web_page
 
 PAGE = "RESULTS"
+FIGURES: tuple[Literal["1", "2"], ...] = ("1", "2")
 
 
 def publish(page: Page, folder: Path) -> None:
@@ -20,7 +22,7 @@ def publish(page: Page, folder: Path) -> None:
         rows = results.rows[panel.name]
         write_whole(folder / f"{panel.name}.csv", table(rows))
         save(panel_figure(panel, rows, moment_order=results.moment_orders[panel.law]), folder, panel.name)
-    for figure in ("1", "2"):
+    for figure in FIGURES:
         of_figure = {
             panel.name: results.rows[panel.name] for panel in results.panels if panel.name[0] == figure
         }
@@ -29,7 +31,11 @@ def publish(page: Page, folder: Path) -> None:
         for users in sorted({row.users for rows in of_figure.values() for row in rows}):
             for setting in SETTINGS:
                 drawn = overview_figure(
-                    figure, of_figure, setting.name, users, moment_orders=results.moment_orders
+                    figure,
+                    of_figure,
+                    setting=setting.name,
+                    users=users,
+                    moment_orders=results.moment_orders,
                 )
                 save(drawn, folder, f"figure{figure}-{setting.name}-{users}")
     text = page.markdown()

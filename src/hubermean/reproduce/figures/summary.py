@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hubermean.ingest.incomes import IncomeRecords
 from hubermean.reproduce.figures.claims import claims
 from hubermean.reproduce.figures.method_notes import method_notes
-from hubermean.reproduce.figures.methods import GRID, NON_PRIVATE
+from hubermean.reproduce.figures.methods import NON_PRIVATE
 from hubermean.reproduce.figures.panels import SETTINGS, Effort
 from hubermean.reproduce.figures.point import Row
 from hubermean.reproduce.figures.results import Results
@@ -176,14 +176,16 @@ class Page:
         if not gains:
             return []
         apart = sorted((row for row in gains if gains[row] > _DIFFERENT), key=lambda row: -gains[row])
+        limit = f"{100 * (_DIFFERENT - 1):.0f}%"
         better = f"{100 * (sum(gains.values()) / len(gains) - 1):.1f}%"
         parts = [
             "## Two ways of tuning",
             prose(
-                f"""The paper tunes T, A and tau "optimally for each case", it seems on the draws that it reports. Here
-                thresholds are chosen from {len(GRID)} values on draws of their own; the least error that any remaining
-                candidate has on the reported draws is kept beside it. Over {len(gains):,} tuned points the paper's way
-                looks better by {better} on average, and by more than {100 * (_DIFFERENT - 1):.0f}% at {len(apart)}."""
+                f"""The paper tunes T, A and tau "optimally for each case", it seems on the draws that it reports.
+                Here thresholds are chosen from {len(self.effort.thresholds)} values on draws of their own; the least
+                error that any remaining candidate has on the reported draws is kept beside it. Over {len(gains):,}
+                tuned points the paper's way looks better by {better} on average, and by more than {limit} at
+                {len(apart)}."""
             ),
         ]
         if apart:
@@ -206,12 +208,12 @@ class Page:
         return [
             "## How precise this is",
             prose(
-                f"""Every point rests on at least {fewest:,} data sets, the same for all methods, and on up to {most:,}
-                where errors scatter more. The largest standard error of a method is {largest} of its error ({where});
-                {loose} of {len(rows):,} are above {limit}. What a method adds at random is averaged out exactly where
-                its law has a simple form, and the luck of the data sets is taken out by regression on the plain mean's
-                error, whose expectation is known. The plain mean itself is measured without that, as a check:
-                {_check(rows)}"""
+                f"""Every point rests on at least {fewest:,} data sets, the same for all methods, and on up to
+                {most:,} where errors scatter more. The largest standard error of a method is {largest} of its error
+                ({where}); {loose} of {len(rows):,} are above {limit}. What a method adds at random is averaged out
+                exactly where its law has a simple form, and the luck of the data sets is taken out by regression on
+                the plain mean's error, whose expectation is known. The plain mean itself is measured without that, as
+                a check: {_check(rows)}"""
             ),
         ]
 

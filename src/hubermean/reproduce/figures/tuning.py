@@ -33,7 +33,7 @@ def tune(
 ) -> dict[tuple[Method, str], tuple[Choice, ...]]:
     """For each method and each of its names the choices that might be the best, the likeliest first."""
     found: dict[tuple[Method, str], dict[Choice, list[Judged]]] = defaultdict(lambda: defaultdict(list))
-    alive = {method: method.grid for method in methods if len(method.grid) > 1}
+    alive = {method: method.grid for method in methods if method.tunes}
     done = 0
     for stage in stages:
         for sets in data(done, stage - done):
