@@ -153,6 +153,20 @@ def test_growth_with_gamma():
     assert claim.verdict == FAILS
 
 
+def test_growth_is_also_told_as_far_as_the_theorem_applies():
+    curve = Curve.of(
+        [row("2b", "exact", x, float(x)) for x in (1, 5, 10)], method="exact", setting="fair", users=1_000
+    )
+    assert curve.up_to(5).growth().value == pytest.approx(5.0)
+    # Thm mseunb: n > 8 gamma (1 + ln(N n) / (2 beta)); beta = 1 / (2 ln 1e5), N = 10 n.
+    least = [8 * gamma * (1 + math.log(10 * 10_000**2) * math.log(1e5)) for gamma in (5, 6)]
+    assert least[0] < 10_000 < least[1]
+    (claim,) = claims(results(_2b=panel_rows("2b", methods(), xs=(1, 5, 6, 10))))
+    printed = {one.users: one.value for one in claim.numbers if one.pair == "printed"}
+    assert "up to gamma = 5, as far as Thm mseunb applies" in printed[10_000]
+    assert "asks for more users at every gamma" in printed[1_000]
+
+
 def test_more_columns():
     one = panel_rows("1a", methods(real=(1.0, 1.0)))
     three = panel_rows("1d", methods(real=(1.0, 2.0), ours="tested"))

@@ -62,7 +62,8 @@ def reproduce(
 ) -> None:
     """Draw the figures of Zhao et al. (2024) again: both methods as printed and made private, and all baselines.
 
-    A killed run goes on where it stopped when the same command is given again. Needs hubermean[reproduce].
+    A killed run goes on where it stopped when the same command is given again. It needs the packages of the extra
+    'reproduce': pip install 'hubermean\\[reproduce]'.
 
     [bold]Examples[/bold]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,12 @@ class Curve:
         ]
         xs, mses, errors, ratios = zip(*kept, strict=True) if kept else ((), (), (), ())
         return cls(method=method, setting=setting, users=users, x=xs, mse=mses, errors=errors, ratios=ratios)
+
+    def up_to(self, last: int) -> Curve:
+        """Its first part."""
+        size = sum(x <= last for x in self.x)
+        parts = {name: getattr(self, name)[:size] for name in ("x", "mse", "errors", "ratios")}
+        return replace(self, **parts)
 
     def slope(self) -> Estimate:
         """Of log error against log x, by least squares; its standard error comes from those of the points."""

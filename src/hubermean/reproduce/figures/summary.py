@@ -67,7 +67,8 @@ class Page:
                 estimator (WME) of Levy et al. (2021) in twelve panels. This page was written by `hubermean
                 reproduce`, seed {self.seed}. It has both methods as they are printed, both made private in fact, and
                 what the paper leaves out: the plain mean, a clipped mean whose bounds are known, and `auto`, which is
-                told nothing. The CSV files beside it hold every number."""
+                told nothing. The CSV files beside it hold every number; docs/reproduction.md says what a full run
+                shows."""
             ),
         ]
         if self.effort.name != "full":

@@ -66,14 +66,12 @@ def verdict_words(claim: Claim) -> str:
 
 def fair_numbers(claim: Claim) -> str:
     """The numbers of the fair setting, pair by pair."""
-    parts = []
-    for pair in PAIRS:
-        mine = [one for one in claim.numbers if (one.pair, one.setting) == (pair, FAIR.name)]
-        if mine:
-            parts.append(
-                f"{pair}: " + ", ".join(f"{one.value} ({_yes(one)}, n = {one.users:,})" for one in mine)
-            )
-    return "<br>".join(parts)
+    return "<br>".join(
+        f"{one.pair}, n = {one.users:,}: {_yes(one)}, {one.value}"
+        for pair in PAIRS
+        for one in claim.numbers
+        if (one.pair, one.setting) == (pair, FAIR.name)
+    )
 
 
 def claim_details(claim: Claim) -> str:
