@@ -81,6 +81,7 @@ def test_the_paper_is_judged_by_what_it_releases(panel):
             epsilon=EPSILON,
             delta=DELTA,
             gamma=method._gamma,
+            outliers="witness",
             noise=noise,
         ).values
         for _ in range(DRAWS)

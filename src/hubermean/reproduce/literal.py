@@ -5,7 +5,7 @@ not hold. Deviations, none of which changes the error that anyone could measure:
 
 - the location is solved to the limit of float64 with a certificate, not until an update is small;
 - the result lives on a public grid at least 2^10 times finer than the noise, and the noise is discrete;
-- Delta(D) is exact where an algorithm is known, else an upper bound (`outliers`).
+- Delta(D) is exact where an algorithm is known, else an upper bound (`outliers`, `witness`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hubermean.privacy.arguments import positive
 from hubermean.reproduce.constants import PrintedConstants, printed_constants
 from hubermean.reproduce.imbalance import Floats, Users
 from hubermean.reproduce.result import PaperLiteral, UnsafePaperLiteral
-from hubermean.reproduce.sensitivity import Reading, printed_sensitivity, sensitivity_range
+from hubermean.reproduce.sensitivity import Outliers, Reading, printed_sensitivity, sensitivity_range
 
 _FINE_BITS, _COARSE_BITS = 30, 10  # how many times finer than the least noise the grid is, in powers of two
 
@@ -42,6 +42,7 @@ def paper_literal(
     gamma: float | Fraction | None = None,
     k_0: int | None = None,
     reading: Reading = "lemma",
+    outliers: Outliers = "lipschitz",
     noise: NoiseSource | None = None,
 ) -> PaperLiteral:
     """Run the paper's mechanism as printed, with the delta that its constants really give.
@@ -58,6 +59,8 @@ def paper_literal(
         k_0: design parameter of eq. deltaunb; by default floor(n / (8 gamma)) as in Thm mseunb.
         reading: eq. deltaunb has Z_i(D) where its own lemma has Z_i(D*). "lemma" takes the latter; "printed"
             the former, with which a single outlier makes the noise scale 2 R_c and delta close to 1.
+        outliers: how Delta(D) is found where no exact way is known (several columns, unequal users). "lipschitz" bounds
+            it so that the proof of smoothness holds; "witness" is closer to the print and has no such proof.
         noise: where randomness comes from; the operating system by default.
 
     Formal guarantees: none. `actual_delta` is a statement about the printed alpha and beta; the error of the
@@ -75,7 +78,7 @@ def paper_literal(
     '1.0e-05 1.28e-03'
     """
     source = SystemNoise() if noise is None else noise
-    setting = _Setting.build(means, counts, threshold, radius, epsilon, delta, gamma, k_0, reading)
+    setting = _Setting.build(means, counts, threshold, radius, epsilon, delta, gamma, k_0, reading, outliers)
     grid = setting.grid()
     found = setting.run()
     draws = source.discrete_gaussian(found.stddev / grid, setting.dimension)
@@ -106,6 +109,7 @@ def unsafe_paper_literal_diagnostics(
     gamma: float | Fraction | None = None,
     k_0: int | None = None,
     reading: Reading = "lemma",
+    outliers: Outliers = "lipschitz",
 ) -> UnsafePaperLiteral:
     """What `paper_literal` computes before it adds noise. Private: to study the mechanism, never to publish.
 
@@ -115,7 +119,9 @@ def unsafe_paper_literal_diagnostics(
     >>> inner.Delta, round(inner.S, 6), round(inner.c, 6)
     (1, 0.002002, 0.001001)
     """
-    return _Setting.build(means, counts, threshold, radius, epsilon, delta, gamma, k_0, reading).run()
+    return _Setting.build(
+        means, counts, threshold, radius, epsilon, delta, gamma, k_0, reading, outliers
+    ).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +136,7 @@ class _Setting:
     delta: float
     constants: PrintedConstants
     reading: Reading
+    outliers: Outliers
 
     @staticmethod
     def build(
@@ -142,11 +149,14 @@ class _Setting:
         gamma: float | Fraction | None,
         k_0: int | None,
         reading: Reading,
+        outliers: Outliers,
     ) -> _Setting:
         points = _checked_means(means)
         threshold, radius = positive("threshold", threshold), positive("radius", radius)
         if reading not in get_args(Reading):
             raise InputError(f"reading must be 'lemma' or 'printed', not {reading!r}")
+        if outliers not in get_args(Outliers):
+            raise InputError(f"outliers must be 'lipschitz' or 'witness', not {outliers!r}")
         if counts is None:
             if gamma is not None or k_0 is not None:
                 raise InputError("gamma and k_0 belong to unequal users: give counts, or leave them out")
@@ -164,6 +174,7 @@ class _Setting:
             delta=float(delta),
             constants=printed_constants(epsilon, delta, dimension=points.shape[1]),
             reading=reading,
+            outliers=outliers,
         )
 
     @property
@@ -177,7 +188,12 @@ class _Setting:
         norm = float(np.linalg.norm(centre))
         clipped = centre * min(1.0, self.radius / norm) if norm > 0 else centre  # Clip, below eq. final
         found = printed_sensitivity(
-            users, self.points, radius=self.radius, beta=self.constants.beta, reading=self.reading
+            users,
+            self.points,
+            radius=self.radius,
+            beta=self.constants.beta,
+            reading=self.reading,
+            counted=self.outliers,
         )
         one = self.dimension == 1
         return UnsafePaperLiteral(

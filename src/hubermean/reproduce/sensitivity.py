@@ -18,8 +18,10 @@ from hubermean.reproduce.outliers import (
     imbalanced_outliers_printed,
     spread,
 )
+from hubermean.reproduce.witness import witnessed_outliers
 
 Reading = Literal["lemma", "printed"]
+Outliers = Literal["lipschitz", "witness"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -33,7 +35,7 @@ class UnsafeSensitivity:
 
 
 def printed_sensitivity(
-    users: Users, points: Floats, *, radius: float, beta: float, reading: Reading
+    users: Users, points: Floats, *, radius: float, beta: float, reading: Reading, counted: Outliers
 ) -> UnsafeSensitivity:
     """S(D) = max_k e^(-beta k) G(D, k), eq. S. From the first case (c) on G stays 2 R_c, so k stops there.
 
@@ -42,10 +44,10 @@ def printed_sensitivity(
     distances = spread(points, users.weights)
     outliers: int | None
     if users.k_0 is None:
-        outliers, few = _few_outliers_balanced(users, points)
+        outliers, few = _few_outliers_balanced(users, points, counted)
         first = _no_outliers_balanced(users, distances)
     else:
-        outliers, few = _few_outliers_imbalanced(users, points, distances, reading)
+        outliers, few = _few_outliers_imbalanced(users, points, distances, reading, counted)
         first = _no_outliers_imbalanced(users, distances)
     by_distance = np.append(few, 2.0 * radius)  # case (c)
     if first is not None:
@@ -82,10 +84,13 @@ def _no_outliers_balanced(users: Users, distances: Floats) -> float | None:
     return None
 
 
-def _few_outliers_balanced(users: Users, points: Floats) -> tuple[int, Floats]:
+def _few_outliers_balanced(users: Users, points: Floats, counted: Outliers) -> tuple[int, Floats]:
     """Definition G (b), Lemma outlier: 2T / (n - k - Delta) for k <= n/4 - 1 - Delta."""
     n, threshold = users.n_users, float(users.thresholds[0])
-    outliers = balanced_outliers(points, threshold)
+    witnessed = None
+    if counted == "witness" and points.shape[1] > 1:  # for one column Delta is known exactly
+        witnessed = witnessed_outliers(users, points)
+    outliers = balanced_outliers(points, threshold) if witnessed is None else witnessed
     k = np.arange(max(n // 4 - outliers, 0))
     return outliers, 2.0 * threshold / (n - k - outliers)
 
@@ -99,11 +104,13 @@ def _no_outliers_imbalanced(users: Users, distances: Floats) -> float | None:
 
 
 def _few_outliers_imbalanced(
-    users: Users, points: Floats, distances: Floats, reading: Reading
+    users: Users, points: Floats, distances: Floats, reading: Reading, counted: Outliers
 ) -> tuple[int | None, Floats]:
     """Definition Gunb (b), Lemma unboutlier: for k <= k_0 - Delta - 1."""
     if reading == "printed":
         outliers = imbalanced_outliers_printed(users, distances)
+    elif counted == "witness":
+        outliers = witnessed_outliers(users, points)
     else:
         outliers = imbalanced_outliers(users, points)
     if outliers is None:

@@ -162,6 +162,7 @@ class OfPaper(Method):
             epsilon=EPSILON,
             delta=DELTA,
             gamma=self._gamma,
+            outliers="witness",
         )
         centre = data.error_of(np.atleast_1d(np.asarray(found.clipped)))
         local = float(found.G[0]) / self._alpha
