@@ -17,7 +17,7 @@ from hubermean import InputError
 from hubermean.reproduce.figures.panels import FULL, PANELS, SYNTHETIC, Point, chosen_panels
 from hubermean.reproduce.figures.reproduction import Reproduction
 from hubermean.reproduce.figures.run import run_points
-from hubermean.reproduce.figures.store import Run, Store, panel_rows, table, write_whole
+from hubermean.reproduce.figures.store import Run, Store, table, write_whole
 
 TINY = replace(
     FULL,
@@ -52,7 +52,8 @@ def run_all(store, *, panels=("1b",), jobs=1):
 
 
 def csv(store, panel="1b"):
-    return table(panel_rows(store, PANELS[panel], TINY))
+    found = [store.rows(point) for point in TINY.points([PANELS[panel]])]
+    return table([row for rows in found for row in rows or ()])
 
 
 def test_two_runs_with_one_seed_give_identical_files(tmp_path):
@@ -145,8 +146,11 @@ def test_a_folder_holds_one_run(tmp_path):
     store_in(tmp_path)
     with pytest.raises(InputError, match="holds another run"):
         store_in(tmp_path, seed=2)
+    salaries, others = ({"salary": f"INCWAGE by person, {mark}"} for mark in ("12", "34"))
+    Store(tmp_path, Run(seed=1, effort=TINY.name, incomes=salaries))
+    store_in(tmp_path)  # panels that need none
     with pytest.raises(InputError, match="holds another run"):
-        Store(tmp_path, Run(seed=1, effort=TINY.name, incomes={"salary": "INCWAGE by person, 12"}))
+        Store(tmp_path, Run(seed=1, effort=TINY.name, incomes=others))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         store_in(tmp_path / "file")
@@ -180,6 +184,45 @@ def test_figures_plots_and_pages_from_one_call(tmp_path):
     for stem in stems:
         assert f"({stem}.svg)" in text
     assert json.loads((tmp_path / "a" / "run.json").read_text())["seed"] == 3
+
+
+def test_panels_of_one_run_may_come_one_by_one(tmp_path):
+    for figure in ("1b", "2b", "1h"):
+        run = Reproduction([figure], effort=TINY, folder=tmp_path, seed=3, jobs=2)
+        run.run(lambda point: None)
+        results = run.publish()
+    assert [panel.name for panel in results.panels] == ["1b", "1h", "2b"]
+    text = (tmp_path / "RESULTS.md").read_text()
+    assert "### 2b: Gaussian, d = 1" in text
+    assert "CC BY-SA 3.0" in text
+    # Without salaries at hand their panel is left as it is.
+    again = Reproduction(["1b"], effort=TINY, folder=tmp_path, seed=3, jobs=2)
+    again.run(lambda point: None)
+    assert [panel.name for panel in again.publish().panels] == ["1b", "2b"]
+
+
+def test_an_interrupted_run_does_not_wait(tmp_path):
+    def stop(point):
+        raise KeyboardInterrupt
+
+    store = store_in(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_points(TINY.points(chosen_panels(["1b"])), SYNTHETIC, TINY, store, jobs=2, done=stop)
+    assert len(list((tmp_path / "points").iterdir())) >= 1
+    assert sorted(run_all(store)) == ["1b-60-1", "1b-60-20", "1b-60-5"]
+
+
+def test_a_process_that_dies_is_told_of(tmp_path):
+    broken = {"Gaussian": Dies()}
+    with pytest.raises(InputError, match="a process ended before its time"):
+        run_points(TINY.points(chosen_panels(["1b"])), broken, TINY, store_in(tmp_path), jobs=1, done=print)
+
+
+class Dies:
+    """A law that ends the process which draws from it."""
+
+    def user_means(self, generator, counts):
+        os._exit(9)
 
 
 def test_users_of_an_extract(tmp_path):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from hubermean.errors import InputError
 from hubermean.reproduce.figures.incomes import Extract, fingerprint, incomes_for, laws_of
-from hubermean.reproduce.figures.panels import Effort, Point, chosen_panels
+from hubermean.reproduce.figures.panels import PANELS, Effort, Point, chosen_panels
 from hubermean.reproduce.figures.publish import publish
 from hubermean.reproduce.figures.results import Results
 from hubermean.reproduce.figures.run import run_points
-from hubermean.reproduce.figures.store import Run, Store, panel_rows
+from hubermean.reproduce.figures.store import Run, Store
 from hubermean.reproduce.figures.summary import Page
 
 Progress = Callable[[Point], None]
@@ -33,10 +33,10 @@ class Reproduction:
         for name, given, least in (("jobs", jobs, 1), ("seed", seed, 0)):
             if given < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, not {given}")
-        self.panels = chosen_panels(figures)
-        self.points = tuple(effort.points(self.panels))
+        panels = chosen_panels(figures)
+        self.points = tuple(effort.points(panels))
         self._effort, self._jobs, self._extract = effort, jobs, extract
-        self._incomes = incomes_for(self.panels, extract)
+        self._incomes = incomes_for(panels, extract)
         self._laws = laws_of(self._incomes, extract)
         prints = {name: fingerprint(records) for name, records in self._incomes.items()}
         self._store = Store(folder, Run(seed=seed, effort=effort.name, incomes=prints))
@@ -46,10 +46,14 @@ class Reproduction:
         run_points(self.points, self._laws, self._effort, self._store, jobs=self._jobs, done=done)
 
     def publish(self) -> Results:
-        """Write CSV files, plots and pages of everything that has been computed."""
+        """Write CSV files, plots and pages of everything in the folder that is whole, asked for now or before."""
+        rows = {}
+        for panel in PANELS.values():
+            of_points = [self._store.rows(point) for point in self._effort.points([panel])]
+            if panel.law in self._laws and all(of_points):
+                rows[panel.name] = [row for found in of_points for row in found or ()]
         results = Results(
-            rows={panel.name: panel_rows(self._store, panel, self._effort) for panel in self.panels},
-            moment_orders={name: law.moment_order for name, law in self._laws.items()},
+            rows=rows, moment_orders={name: law.moment_order for name, law in self._laws.items()}
         )
         page = Page(
             results=results,

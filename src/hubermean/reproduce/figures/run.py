@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
+from hubermean.errors import InputError
 from hubermean.reproduce.figures.panels import Effort, Point
 from hubermean.reproduce.figures.point import Row, run_point
 from hubermean.reproduce.figures.records import RecordLaw
@@ -42,14 +45,23 @@ def run_points(
         return
     missing.sort(key=cost, reverse=True)  # so that no long one is left for the end
     context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     with _single_threads(), ProcessPoolExecutor(jobs, context, _start, (dict(laws), os.getpid())) as pool:
         try:
             running = {pool.submit(_run, point, effort, store.run.seed): point for point in missing}
             for one in as_completed(running):
                 store.keep(running[one], one.result())
                 done(running[one])
+        except BrokenProcessPool:
+            raise InputError(
+                "a process ended before its time, for want of memory perhaps; what was found is kept: give the same "
+                "command again, with fewer --jobs"
+            ) from None
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # Whoever interrupts does not want to wait for points that take minutes.
+            for child in multiprocessing.active_children():
+                if child not in others:
+                    child.terminate()
             raise
 
 
@@ -63,6 +75,7 @@ def cost(point: Point) -> float:
 
 def _start(laws: dict[str, RecordLaw], parent: int) -> None:
     _laws.update(laws)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, too, and says stop
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,6 +1,7 @@
 """Where results are kept: a file for each point, written whole or not at all, so that a killed run goes on.
 
-A folder holds the results of one run: one seed, one effort, one set of incomes. Another run is refused.
+A folder holds the results of one run: one seed, one effort, one set of incomes. Another run is refused; more panels of
+the same one are not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hubermean.errors import InputError
-from hubermean.reproduce.figures.panels import Effort, Panel, Point
+from hubermean.reproduce.figures.panels import Point
 from hubermean.reproduce.figures.point import Row
 
 FORMAT = 1
@@ -50,14 +51,17 @@ class Store:
 
     def _claim(self) -> None:
         known = _read(self.folder / _RUN)
-        mine = json.loads(json.dumps(asdict(self.run)))
-        if known is None:
-            write_whole(self.folder / _RUN, json.dumps(mine, indent=1) + "\n")
-        elif known != mine:
-            raise InputError(
-                f"{self.folder} holds another run, with its own seed, effort or incomes; "
-                "name another folder with --out, or remove this one"
-            )
+        mine = asdict(self.run)
+        if isinstance(known, dict) and isinstance(known.get("incomes"), dict):
+            others = known.pop("incomes")
+            incomes = mine.pop("incomes")
+            if known != mine or any(others.get(name, mark) != mark for name, mark in incomes.items()):
+                raise InputError(
+                    f"{self.folder} holds another run, with its own seed, effort or incomes; "
+                    "name another folder with --out, or remove this one"
+                )
+            mine["incomes"] = others | incomes
+        write_whole(self.folder / _RUN, json.dumps(mine, indent=1) + "\n")
 
     def rows(self, point: Point) -> list[Row] | None:
         """What was found at a point; None if it has not been run, or is not readable."""
@@ -99,11 +103,6 @@ def table(rows: Sequence[Row]) -> str:
     writer.writerow(names)
     writer.writerows([_cell(getattr(row, name)) for name in names] for row in rows)
     return out.getvalue()
-
-
-def panel_rows(store: Store, panel: Panel, effort: Effort) -> list[Row]:
-    """All rows of a panel that have been found, point by point."""
-    return [row for point in effort.points([panel]) for row in store.rows(point) or ()]
 
 
 def _cell(value: Any) -> Any:
