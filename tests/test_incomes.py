@@ -188,6 +188,18 @@ def test_other_formats_read_the_same(extract: Path, suffix: str, tmp_path: Path)
                 assert read.variable == variable
 
 
+def test_lines_of_another_length_are_refused(extract: Path, tmp_path: Path) -> None:
+    """A codebook of another extract, or a file that was cut, would give wrong incomes without a word."""
+    fewer = {name: width for name, width in USA_WIDTHS.items() if name != next(iter(USA_WIDTHS))}
+    other = codebook(tmp_path / "other.xml", fewer, file="usa_00001.dat")
+    with pytest.raises(InputError, match="not as long as its codebook"):
+        read_extract(extract.with_name("usa_00001.dat.gz"), variable="INCTOT", ddi=other)
+    whole = fixed_width(tmp_path / "cut.dat", USA, USA_WIDTHS)
+    whole.write_bytes(whole.read_bytes().rstrip()[:-4])
+    with pytest.raises(InputError, match="not as long as its codebook"):
+        read_extract(whole, variable="INCTOT", ddi=extract)
+
+
 def test_a_codebook_finds_its_data_in_another_format(tmp_path: Path) -> None:
     ddi = codebook(tmp_path / "usa_00002.xml", USA_WIDTHS, file="usa_00002.dat")
     with pytest.raises(InputError, match=r"no data file usa_00002\.dat beside"):

@@ -52,6 +52,10 @@ def results(**rows):
     return Results(rows={name[1:]: found for name, found in rows.items()}, moment_orders=ORDERS)
 
 
+def named(name, found):
+    return next(claim for claim in claims(found) if claim.name == name)
+
+
 def methods(*, printed=(1.0, 1.0), local=1.0, real=(1.0, 1.0), ours="exact"):
     """Errors of the pairs in times 1/(n x)."""
 
@@ -115,7 +119,7 @@ def test_bounds_have_the_exponents_of_the_theorems():
     ],
 )
 def test_verdicts_about_equal_errors(pairs, verdict, qualified):
-    (claim,) = claims(results(_1a=panel_rows("1a", methods(**pairs))))
+    claim = named("1a", results(_1a=panel_rows("1a", methods(**pairs))))
     assert claim.verdict == verdict
     assert bool(claim.qualifier) == qualified
 
@@ -123,15 +127,20 @@ def test_verdicts_about_equal_errors(pairs, verdict, qualified):
 def test_one_number_of_users_is_enough_to_refute():
     good = panel_rows("1a", methods(), users=(1_000,))
     bad = panel_rows("1a", methods(real=(2.0, 1.0), printed=(2.0, 1.0)), users=(10_000,))
-    (claim,) = claims(results(_1a=good + bad))
+    claim = named("1a", results(_1a=good + bad))
     assert claim.verdict == PRINTED_ONLY
+    assert claim.qualifier == "made private it does with n = 1,000 alone"
 
 
 def test_the_paper_s_setting_alone_does_not_make_a_claim_hold():
     lucky = panel_rows("1c", methods(real=(0.5, 1.0)), settings=("paper",))
     fair = panel_rows("1c", methods(), settings=("fair",))
-    found = {claim.name: claim.verdict for claim in claims(results(_1c=lucky + fair))}
-    assert found["1c"] == FAILS
+    assert named("1c, error", results(_1c=lucky + fair)).verdict == FAILS
+    lucky = panel_rows("1c", methods(real=(2.0, 1.0)), settings=("paper",))
+    fair = panel_rows("1c", methods(real=(0.9, 1.0)), settings=("fair",))
+    claim = named("1c, error", results(_1c=lucky + fair))
+    assert claim.verdict == HOLDS
+    assert "not in the paper's setting" in claim.qualifier
 
 
 def test_growth_with_gamma():
@@ -145,12 +154,13 @@ def test_growth_with_gamma():
         "winsorized": grows(0.5),
         "exact": grows(0.1),
     }
-    (claim,) = claims(results(_2b=panel_rows("2b", errors, xs=(1, 4, 10))))
+    claim = named("2b", results(_2b=panel_rows("2b", errors, xs=(1, 4, 10))))
     assert claim.verdict == HOLDS
-    assert claim.qualifier
-    errors["exact"] = grows(0.45)
-    (claim,) = claims(results(_2b=panel_rows("2b", errors, xs=(1, 4, 10))))
+    assert "HLM as printed does not bear it out" in claim.qualifier
+    errors["exact"] = grows(0.499)
+    claim = named("2b", results(_2b=panel_rows("2b", errors, xs=(1, 4, 10))))
     assert claim.verdict == FAILS
+    assert "one threshold for all users" in claim.qualifier
 
 
 def test_growth_is_also_told_as_far_as_the_theorem_applies():
@@ -161,7 +171,7 @@ def test_growth_is_also_told_as_far_as_the_theorem_applies():
     # Thm mseunb: n > 8 gamma (1 + ln(N n) / (2 beta)); beta = 1 / (2 ln 1e5), N = 10 n.
     least = [8 * gamma * (1 + math.log(10 * 10_000**2) * math.log(1e5)) for gamma in (5, 6)]
     assert least[0] < 10_000 < least[1]
-    (claim,) = claims(results(_2b=panel_rows("2b", methods(), xs=(1, 5, 6, 10))))
+    claim = named("2b", results(_2b=panel_rows("2b", methods(), xs=(1, 5, 6, 10))))
     printed = {one.users: one.value for one in claim.numbers if one.pair == "printed"}
     assert "up to gamma = 5, as far as Thm mseunb applies" in printed[10_000]
     assert "asks for more users at every gamma" in printed[1_000]
@@ -172,18 +182,30 @@ def test_more_columns():
     three = panel_rows("1d", methods(real=(1.0, 2.0), ours="tested"))
     found = {claim.name: claim for claim in claims(results(_1a=one, _1d=three))}
     assert found["1d beside 1a"].verdict == HOLDS
-    same = panel_rows("1d", methods(real=(1.0, 1.1), ours="tested"))
+    same = panel_rows("1d", methods(real=(1.0, 1.01), ours="tested"))
     found = {claim.name: claim for claim in claims(results(_1a=one, _1d=same))}
     assert found["1d beside 1a"].verdict == FAILS
 
 
-def test_a_bound_is_kept_if_the_error_falls_as_fast():
-    fast = results(_1a=panel_rows("1a", methods()))
-    assert all(one.within for one in slopes(fast))
-    slow = methods() | {"HLM as printed": lambda n, x: 1.0 / n**0.5}
-    found = list(slopes(results(_1a=panel_rows("1a", slow))))
-    assert {one.variable for one in found} == {"m", "n"}
-    assert not any(one.within for one in found)
+def test_bounds_of_theorems_hold_up_to_a_constant_where_they_apply():
+    both = methods() | {"smooth": lambda n, x: 5.0 / (n * x)}
+    assert named("Thm mse", results(_1a=panel_rows("1a", both))).verdict == HOLDS
+    far = both | {"smooth": lambda n, x: 500.0 / (n * x)}
+    assert named("Thm mse", results(_1a=panel_rows("1a", far))).verdict == PRINTED_ONLY
+    far |= {"HLM as printed": lambda n, x: 500.0 / (n * x)}
+    assert named("Thm mse", results(_1a=panel_rows("1a", far))).verdict == FAILS
+    # With 1,000 users and three columns its condition on n cannot hold; nothing is said then.
+    few = panel_rows("1d", both | {"tested": both["exact"]}, users=(1_000,))
+    assert "Thm mse" not in {claim.name for claim in claims(results(_1d=few))}
+
+
+def test_slopes_are_those_of_whole_curves():
+    found = results(_1a=panel_rows("1a", methods()))
+    assert {one.variable for one in slopes(found)} == {"m", "n"}
+    for one in slopes(found):
+        assert one.found["exact"].value == pytest.approx(-1.0)
+    part = [one for one in panel_rows("1a", methods()) if (one.method, one.x) != ("exact", 100)]
+    assert all("exact" not in one.found for one in slopes(results(_1a=part)))
 
 
 def test_the_luck_of_the_draws_is_taken_out():
@@ -197,9 +219,20 @@ def test_the_luck_of_the_draws_is_taken_out():
     assert math.isnan(refused.value)
 
 
+def test_a_release_that_depends_on_the_data_is_not_corrected_by_all_data():
+    rng = np.random.default_rng(3)
+    plain = rng.standard_normal(20_000) ** 2
+    chances = (plain < 1.0).astype(float)  # released where the draws were lucky
+    found = mean_squared_error(plain, chances, plain, 1.0)
+    kept = plain[chances > 0]
+    assert found.value == pytest.approx(kept.mean())
+    assert found.error == pytest.approx(kept.std() / math.sqrt(len(kept)), rel=0.01)
+
+
 def test_numbers_in_words():
     assert words(Estimate(value=1.2345, error=0.02)) == "1.23 ± 0.02"
-    assert words(Estimate(value=12345.0, error=1.0)) == "12,345"
+    assert words(Estimate(value=12345.0, error=1.0)) == "12,345 ± 1"
+    assert words(Estimate(value=233_990.0, error=20_123.0)) == "233,990 ± 20,000"
     assert words(Estimate(value=math.nan, error=math.nan)) == "none"
 
 

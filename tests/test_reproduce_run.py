@@ -35,7 +35,7 @@ TINY = replace(
 
 
 def store_in(folder, seed=1):
-    return Store(folder, Run(seed=seed, effort=TINY.name, incomes={}))
+    return Store(folder, Run(seed=seed, effort=TINY, incomes={}))
 
 
 def run_all(store, *, panels=("1b",), jobs=1):
@@ -147,10 +147,21 @@ def test_a_folder_holds_one_run(tmp_path):
     with pytest.raises(InputError, match="holds another run"):
         store_in(tmp_path, seed=2)
     salaries, others = ({"salary": f"INCWAGE by person, {mark}"} for mark in ("12", "34"))
-    Store(tmp_path, Run(seed=1, effort=TINY.name, incomes=salaries))
+    Store(tmp_path, Run(seed=1, effort=TINY, incomes=salaries))
     store_in(tmp_path)  # panels that need none
     with pytest.raises(InputError, match="holds another run"):
-        Store(tmp_path, Run(seed=1, effort=TINY.name, incomes=others))
+        Store(tmp_path, Run(seed=1, effort=TINY, incomes=others))
+    with pytest.raises(InputError, match="holds another run"):
+        Store(tmp_path, Run(seed=1, effort=replace(TINY, batch=5), incomes={}))
+    with pytest.raises(InputError, match="holds another run"):
+        Store(tmp_path, Run(seed=1, effort=TINY, incomes={}, versions={"hubermean": "0"}))
+    # Points whose run is not known could be anybody's.
+    run = tmp_path / "run.json"
+    for damage in (run.unlink, lambda: run.write_text(""), lambda: run.write_text("[]")):
+        (tmp_path / "points" / "1b-60-1.json").write_text("[]")
+        damage()
+        with pytest.raises(InputError, match="holds another run"):
+            store_in(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         store_in(tmp_path / "file")
@@ -163,6 +174,20 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
         write_whole(path, 3.0)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_told_of_and_nothing_is_lost(tmp_path, monkeypatch):
+    store = store_in(tmp_path)
+    run_all(store)
+
+    def full(path, content):
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr("hubermean.reproduce.figures.store.write_whole", full)
+    (point, *_) = TINY.points(chosen_panels(["1b"]))
+    with pytest.raises(InputError, match="cannot be written any more"):
+        store.keep(point, store.rows(point))
+    assert store.rows(point)
 
 
 def test_figures_plots_and_pages_from_one_call(tmp_path):
@@ -195,10 +220,9 @@ def test_panels_of_one_run_may_come_one_by_one(tmp_path):
     text = (tmp_path / "RESULTS.md").read_text()
     assert "### 2b: Gaussian, d = 1" in text
     assert "CC BY-SA 3.0" in text
-    # Without salaries at hand their panel is left as it is.
     again = Reproduction(["1b"], effort=TINY, folder=tmp_path, seed=3, jobs=2)
     again.run(lambda point: None)
-    assert [panel.name for panel in again.publish().panels] == ["1b", "2b"]
+    assert [panel.name for panel in again.publish().panels] == ["1b", "1h", "2b"]
 
 
 def test_an_interrupted_run_does_not_wait(tmp_path):
@@ -250,6 +274,9 @@ def test_users_of_an_extract(tmp_path):
         deviations[user] = math.sqrt(float(law.mean_variances(counts)[0])) / law.deviation
     assert deviations["person"] == pytest.approx(0.1)
     assert deviations["household"] > 0.99
+    extract.write_text("INCTOT\n" + "0\n" * 10)
+    with pytest.raises(InputError, match="all records of INCTOT are the same"):
+        laws_of(incomes_for(chosen_panels(["1g"]), Extract(path=extract)), None)
     with pytest.raises(InputError, match="the extract is for panels"):
         incomes_for(chosen_panels(["1a"]), Extract(path=extract))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +17,7 @@ from hubermean.errors import InputError
 
 if TYPE_CHECKING:
     from hubermean.reproduce.figures.incomes import Extract
+    from hubermean.reproduce.figures.panels import Point
 
 FIGURES = ("1", *(f"1{letter}" for letter in "abcdefgh"), "2", *(f"2{letter}" for letter in "abcd"))
 INTERRUPTED = 130
@@ -35,8 +36,13 @@ def reproduce(
     jobs: Annotated[int, typer.Option(metavar="NUMBER", help="Processes that share the work.")] = 2,
     seed: Annotated[int, typer.Option(metavar="NUMBER", help="One seed, one result.")] = 1,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of the results.", rich_help_panel=OUTPUT)
-    ] = Path("reproduction"),
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the results; 'reproduction', or with --quick 'reproduction-quick'.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     ipums: Annotated[
         Path | None,
         typer.Option(
@@ -79,37 +85,46 @@ def reproduce(
     from hubermean.reproduce.figures.reproduction import Reproduction
     from hubermean.reproduce.figures.run import cost
 
-    reproduction = Reproduction(
-        figure or (),
-        effort=QUICK if quick else FULL,
-        folder=out,
-        seed=seed,
-        jobs=jobs,
-        extract=_extract(ipums, ddi, ipums_user),
-    )
-    total = sum(cost(point) for point in reproduction.points)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("points"),
-        TimeRemainingColumn(),
-        console=console(stderr=True),
-        transient=True,
-        disable=quiet or not console(stderr=True).is_terminal,
-    ) as bar:
-        task = bar.add_task("running", total=total)
-        try:
-            reproduction.run(lambda point: bar.advance(task, cost(point)))
-        except KeyboardInterrupt:
-            typer.echo(
-                f"stopped; what was found is in {out}, and the same command goes on from there", err=True
+    folder = out or Path("reproduction-quick" if quick else "reproduction")
+    extract = _extract(ipums, ddi, ipums_user)
+    try:
+        reproduction = Reproduction(
+            figure or (),
+            effort=QUICK if quick else FULL,
+            folder=folder,
+            seed=seed,
+            jobs=jobs,
+            extract=extract,
+        )
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[points]} points"),
+            TimeRemainingColumn(),
+            console=console(stderr=True),
+            transient=True,
+            disable=quiet or not console(stderr=True).is_terminal,
+        ) as bar:
+            total, found = len(reproduction.points), 0
+            task = bar.add_task(
+                "running", total=sum(cost(point) for point in reproduction.points), points=f"0 of {total}"
             )
-            raise typer.Exit(INTERRUPTED) from None
-        bar.update(task, description="drawing")
-        results = reproduction.publish()
+
+            def done(point: Point) -> None:
+                nonlocal found
+                found += 1
+                bar.update(task, advance=cost(point), points=f"{found} of {total}")
+
+            reproduction.run(done)
+            bar.update(task, description="drawing")
+            results = reproduction.publish()
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopped; what was found is in {folder}, and the same command goes on from there", err=True
+        )
+        raise typer.Exit(INTERRUPTED) from None
     if quiet:
-        typer.echo(str(out / "RESULTS.md"))
+        typer.echo(str(folder / "RESULTS.md"))
         return
     shown = Table(box=box.ROUNDED, title="What the paper claims", title_justify="left", title_style="bold")
     for heading in ("panel", "claim", "verdict"):
@@ -122,7 +137,8 @@ def reproduce(
     if shown.row_count:
         screen.print(shown)
     screen.print(
-        Text(f"Pages, plots and CSV files are in {out}: begin with {out / 'RESULTS.md'}"), soft_wrap=True
+        Text(f"Pages, plots and CSV files are in {folder}: begin with {folder / 'RESULTS.md'}"),
+        soft_wrap=True,
     )
 
 

@@ -8,6 +8,7 @@ for a code is the largest number that fits: see `codes_in`.
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import warnings
@@ -129,6 +130,7 @@ class ExtractCodebook:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
+                self._check_lengths(Path(path))
                 blocks = readers.read_microdata_chunked(
                     self._codebook,
                     filename=Path(path),
@@ -140,10 +142,22 @@ class ExtractCodebook:
                 return pa.concat_tables(
                     [pa.Table.from_pandas(block, preserve_index=False) for block in blocks]
                 )
+            except InputError:
+                raise
             except _BROKEN:
                 raise InputError(
                     f"{path} cannot be read to the end by its codebook {self.path}; download both again"
                 ) from None
+
+    def _check_lengths(self, path: Path) -> None:
+        """A line that is shorter or longer belongs to another codebook, or was cut: its numbers would be wrong."""
+        length = max(described.end for described in self._codebook.data_description)
+        with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as lines:
+            if any(len(line.rstrip(b"\r\n")) != length for line in lines if line.strip()):
+                raise InputError(
+                    f"the lines of {path} are not as long as its codebook {self.path} says; give the codebook of this "
+                    "very extract, or download both again"
+                )
 
     def _variable(self, name: str) -> Any:
         for described in self._codebook.data_description:

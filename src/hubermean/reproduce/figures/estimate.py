@@ -10,6 +10,8 @@ import numpy as np
 
 from hubermean.reproduce.figures.records import Floats
 
+_PRACTICALLY_ALWAYS = 0.999  # of data sets released
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -24,19 +26,21 @@ class Estimate:
 
 
 def mean_squared_error(errors: Floats, chances: Floats, plain: Floats, plain_variance: float) -> Estimate:
-    """E[errors], each weighed by the chance of a release, with the luck of the draws taken out.
+    """E[errors | release], with the luck of the draws taken out where it can be.
 
     The error of the plain mean on the same data sets has a known expectation; what the draws add to it tells, by
-    regression, what they add to `errors`.
+    regression, what they add to `errors`. That expectation is over all data sets, so this is done only where
+    practically all are released.
     """
-    released = chances > 0.0
-    errors, chances, plain = errors[released], chances[released], plain[released]
-    if len(errors) < 2:
+    if np.count_nonzero(chances) < 2:
         return Estimate(value=math.nan, error=math.nan)
-    slope = np.cov(errors, plain)[0, 1] / plain.var(ddof=1)
-    adjusted = errors - slope * (plain - plain_variance)
-    value = float(np.average(adjusted, weights=chances))
-    return Estimate(value=value, error=float(adjusted.std(ddof=1)) / math.sqrt(len(adjusted)))
+    if float(chances.mean()) >= _PRACTICALLY_ALWAYS:
+        slope = np.cov(errors, plain)[0, 1] / plain.var(ddof=1)
+        errors = errors - slope * (plain - plain_variance)
+    value = float(np.average(errors, weights=chances))
+    # Of a ratio of sums; for chances of 1 this is the standard error of a mean.
+    scatter = float(np.sum((chances * (errors - value)) ** 2)) * len(errors) / (len(errors) - 1)
+    return Estimate(value=value, error=math.sqrt(scatter) / float(chances.sum()))
 
 
 def plain_estimate(errors: Sequence[float]) -> Estimate:
@@ -50,6 +54,11 @@ def words(found: Estimate, *, digits: int = 3) -> str:
     if math.isnan(found.value):
         return "none"
     if abs(found.value) >= 1_000:
-        return f"{found.value:,.0f}"
+        return f"{found.value:,.0f}" + (f" ± {_rough(found.error)}" if found.error >= 1 else "")
     shown = f"{found.value:.{digits}g}" if abs(found.value) >= 1 or digits != 2 else f"{found.value:.2f}"
     return f"{shown} ± {found.error:.1g}" if found.error else shown
+
+
+def _rough(error: float) -> str:
+    """One digit, written out."""
+    return f"{float(f'{error:.1g}'):,.0f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
 
 from hubermean.ingest.incomes import IncomeRecords
@@ -16,7 +17,8 @@ _METHODS = {
     "WME as printed": """`hubermean.reproduce.two_stage`: half of epsilon chooses a bin, Laplace noise; for d = 3 a
     random rotation, and epsilon / sqrt(8 d ln(1/delta)) for each coordinate. Unequal users weigh m_i / N.""",
     "winsorized, smooth, exact, tested": """mechanisms of this package, with thresholds tuned like T and tau. In
-    figure 2 counts are public, as in the paper.""",
+    figure 2 counts are public, as in the paper, users weigh like their records, and one threshold serves all users,
+    where HLM has T_i.""",
     "auto": """told epsilon, delta and the data. In figure 2 it is run twice, with counts public, as for all others,
     and with counts private.""",
     "clipped, right bounds": """told, for every data set, the range that user means typically span around the true
@@ -44,8 +46,9 @@ def method_notes(effort: Effort, incomes: Mapping[str, IncomeRecords], *, househ
     }
     drawn = "one household's records for each user" if household else "all records, for every user"
     for name, records in incomes.items():
-        notes[
-            name.capitalize()
-        ] = f"""{records.source} {len(records.values):,} records, {records.missing:,} left out,
-        {records.top_coded:,} at the largest value. Drawn with replacement from {drawn}. Licence: {records.licence}."""
+        size = f"{len(records.values):,} records, {records.missing:,} left out, {records.top_coded:,} at the largest"
+        source = html.escape(records.source, quote=False)  # it may quote a codebook
+        notes[name.capitalize()] = (
+            f"{source} {size}. Drawn with replacement from {drawn}. Licence: {records.licence}."
+        )
     yield "\n".join(f"- {prose(f'**{name}**: {note}', indent='  ')}" for name, note in notes.items())

@@ -37,6 +37,7 @@ from hubermean.user_table import UserTable
 
 _SHARES = (0.8, 0.9, 0.95, 0.98)  # of users within the threshold, for `tested`
 _DRAWS = 8  # of noise on one data set, where an expectation has no simple form
+_BIN_DRAWS = 4  # of rotation and bins, likewise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,10 +171,29 @@ class OfPaper(Method):
             yield Choice(method=name, factor=factor), Judged(error=centre + task.columns * stddev**2)
 
 
+def with_centred_bins(task: Task, reach: float, unit: float) -> tuple[float, ...]:
+    """The thresholds, and beside each in the paper's setting the nearest that puts the middle of a bin on 0.
+
+    Bins cover [-reach, reach]; an odd number of them has one in the middle. There the true mean is known to be at 0, or
+    near it, and a tuned width would not miss that.
+    """
+    if task.setting.spread is not None:
+        return task.thresholds
+    odd = (2 * round((reach / (factor * unit) - 1.0) / 2.0) + 1 for factor in task.thresholds)
+    centred = (reach / (bins * unit) for bins in odd if bins >= 1)
+    # A hair wider, so that rounding does not make it one bin more.
+    return tuple(sorted({*task.thresholds, *(factor * (1.0 + 1e-12) for factor in centred)}))
+
+
 class OfTwoStage(Method):
     """WME as printed; of its rotations one is drawn for every data set and threshold."""
 
     names = ("WME as printed",)
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        padded = 1 << (self.task.columns - 1).bit_length()
+        return with_centred_bins(self.task, self.task.radius * math.sqrt(padded), self.task.spread)
 
     def judge(self, factor: float, data: DataSet) -> Iterator[tuple[Choice, Judged]]:
         signs = None
@@ -282,15 +302,25 @@ class OfSmooth(OfMechanism):
 
 
 class OfWinsorized(OfMechanism):
-    """WME with this package's division and composition of the budget; rotation and bins are drawn."""
+    """WME with this package's division and composition of the budget; rotation and bins are drawn, some times over."""
 
     names = ("winsorized",)
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        # Bins of a rotated coordinate cover columns * radius with half-widths of sqrt(columns) * threshold.
+        return with_centred_bins(self.task, self.task.radius, self.task.spread)
 
     def judge(self, factor: float, data: DataSet) -> Iterator[tuple[Choice, Judged]]:
         mechanism = Winsorized(threshold=factor * self.joint_spread, radius=self.task.radius)
         prepared = self.prepared(factor, mechanism)
         if not isinstance(prepared, PreparedWinsorized):
             return
+        error = float(np.mean([self._error(prepared, data) for _ in range(_BIN_DRAWS)]))
+        yield Choice(method="winsorized", factor=factor), Judged(error=error)
+
+    def _error(self, prepared: PreparedWinsorized, data: DataSet) -> float:
+        """Expected over the noise, for one rotation and the bins chosen with it."""
         law: Any = prepared.law(data.table)
         number = law.first.draw(self.noise)
         coordinates = []
@@ -299,8 +329,7 @@ class OfWinsorized(OfMechanism):
             coordinates.append((chosen, coordinate.then(chosen).position))
         outcome = prepared.outcome((number, coordinates))
         noise = outcome.parameters["noise_stddev"]
-        error = data.error_of(np.array(outcome.values)) + self.task.columns * noise**2
-        yield Choice(method="winsorized", factor=factor), Judged(error=error)
+        return data.error_of(np.array(outcome.values)) + self.task.columns * float(noise) ** 2
 
 
 class OfClipped(OfMechanism):

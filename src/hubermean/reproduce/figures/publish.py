@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from hubermean.errors import InputError
 from hubermean.reproduce.figures.panels import SETTINGS
 from hubermean.reproduce.figures.plots import overview_figure, panel_figure, save
 from hubermean.reproduce.figures.store import table, write_whole
@@ -17,6 +18,16 @@ FIGURES: tuple[Literal["1", "2"], ...] = ("1", "2")
 
 def publish(page: Page, folder: Path) -> None:
     """Everything, from rows alone: equal rows give equal files."""
+    try:
+        _write(page, folder)
+    except OSError:
+        raise InputError(
+            f"{folder} cannot be written any more, for want of space perhaps; what was found is kept: make room and "
+            "give the same command again"
+        ) from None
+
+
+def _write(page: Page, folder: Path) -> None:
     results = page.results
     for panel in results.panels:
         rows = results.rows[panel.name]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hubermean.errors import InputError
-from hubermean.reproduce.figures.incomes import Extract, fingerprint, incomes_for, laws_of
+from hubermean.reproduce.figures.incomes import Extract, fingerprint, incomes_before, incomes_for, laws_of
 from hubermean.reproduce.figures.panels import PANELS, Effort, Point, chosen_panels
 from hubermean.reproduce.figures.publish import publish
 from hubermean.reproduce.figures.results import Results
@@ -36,10 +36,13 @@ class Reproduction:
         panels = chosen_panels(figures)
         self.points = tuple(effort.points(panels))
         self._effort, self._jobs, self._extract = effort, jobs, extract
-        self._incomes = incomes_for(panels, extract)
+        incomes = incomes_for(panels, extract)
+        laws_of(incomes, extract)  # refused before anything is written
+        prints = {name: fingerprint(records) for name, records in incomes.items()}
+        self._store = Store(folder, Run(seed=seed, effort=effort, incomes=prints))
+        # Panels of incomes that were found before stay on the page, if their records can be had.
+        self._incomes = incomes | incomes_before(self._store.incomes, incomes, extract)
         self._laws = laws_of(self._incomes, extract)
-        prints = {name: fingerprint(records) for name, records in self._incomes.items()}
-        self._store = Store(folder, Run(seed=seed, effort=effort.name, incomes=prints))
 
     def run(self, done: Progress) -> None:
         """Compute what is missing; `done` hears of every point."""

@@ -6,18 +6,15 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hubermean.reproduce.figures.curves import slope_in_users
+from hubermean.reproduce.figures.curves import Curve, slope_in_users
 from hubermean.reproduce.figures.estimate import Estimate
 from hubermean.reproduce.figures.panels import SETTINGS
 from hubermean.reproduce.figures.results import Results
 
-HLM = "HLM as printed"
-_ROUGHLY = 0.05  # slopes that differ by less are alike
-
 
 @dataclass(frozen=True, kw_only=True)
 class Slope:
-    """A slope in double logarithms beside the theorem's; `within` whether the error falls at least as fast."""
+    """A slope in double logarithms beside that of the theorem's bound; curves that have all points only."""
 
     panel: str
     variable: str
@@ -26,7 +23,6 @@ class Slope:
     theorem: str
     bound: float
     found: Mapping[str, Estimate]
-    within: bool
 
 
 def slopes(results: Results) -> Iterator[Slope]:
@@ -34,54 +30,34 @@ def slopes(results: Results) -> Iterator[Slope]:
     for panel in results.panels:
         for setting in SETTINGS:
             numbers = results.users(panel.name)
-            found = {
-                users: {
-                    name: results.curve(panel.name, name, setting.name, users)
-                    for name in results.methods(panel.name)
-                }
-                for users in numbers
-            }
             theorem = {users: results.theorem(panel.name, users) for users in numbers}
-            variable = "m" if panel.axis == "records" else "gamma"
+            found = {
+                users: _whole_curves(results, panel.name, setting.name, theorem[users]) for users in numbers
+            }
             for users in numbers:
-                yield _slope(
-                    panel.name,
-                    panel.theorem,
-                    variable,
-                    setting.name,
-                    f"{users:,}",
-                    theorem[users].slope().value,
-                    {name: curve.slope() for name, curve in found[users].items()},
+                yield Slope(
+                    panel=panel.name,
+                    variable="m" if panel.axis == "records" else "gamma",
+                    setting=setting.name,
+                    users=f"{users:,}",
+                    theorem=panel.theorem,
+                    bound=theorem[users].slope().value,
+                    found={name: curve.slope() for name, curve in found[users].items()},
                 )
             for few, many in itertools.pairwise(numbers):
-                yield _slope(
-                    panel.name,
-                    panel.theorem,
-                    "n",
-                    setting.name,
-                    f"{few:,} to {many:,}",
-                    slope_in_users(theorem[few], theorem[many]).value,
-                    {name: slope_in_users(found[few][name], found[many][name]) for name in found[few]},
+                both = [name for name in found[few] if name in found[many]]
+                yield Slope(
+                    panel=panel.name,
+                    variable="n",
+                    setting=setting.name,
+                    users=f"{few:,} to {many:,}",
+                    theorem=panel.theorem,
+                    bound=slope_in_users(theorem[few], theorem[many]).value,
+                    found={name: slope_in_users(found[few][name], found[many][name]) for name in both},
                 )
 
 
-def _slope(
-    panel: str,
-    theorem: str,
-    variable: str,
-    setting: str,
-    users: str,
-    bound: float,
-    found: Mapping[str, Estimate],
-) -> Slope:
-    printed = found[HLM]
-    return Slope(
-        panel=panel,
-        variable=variable,
-        setting=setting,
-        users=users,
-        theorem=theorem,
-        bound=bound,
-        found=found,
-        within=printed.value - 2.0 * printed.error <= bound + _ROUGHLY,
-    )
+def _whole_curves(results: Results, panel: str, setting: str, theorem: Curve) -> dict[str, Curve]:
+    """Slopes over different points could not be compared."""
+    curves = {name: results.curve(panel, name, setting, theorem.users) for name in results.methods(panel)}
+    return {name: curve for name, curve in curves.items() if curve.x == theorem.x}

@@ -11,16 +11,19 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hubermean._version import __version__
 from hubermean.errors import InputError
-from hubermean.reproduce.figures.panels import Point
+from hubermean.reproduce.figures.panels import Effort, Point
 from hubermean.reproduce.figures.point import Row
 
-FORMAT = 1
-"""Raised whenever points of older runs may not stand beside new ones."""
+FORMAT = "1"
+"""Raised between versions whenever points of older runs may not stand beside new ones."""
 
 _RUN, _POINTS = "run.json", "points"
 
@@ -29,13 +32,15 @@ _RUN, _POINTS = "run.json", "points"
 class Run:
     """What decides every number of a run.
 
-    `incomes` tells data sets apart: their names and how many records they have.
+    `incomes` tells data sets apart, `versions` the code that draws and computes.
     """
 
     seed: int
-    effort: str
+    effort: Effort
     incomes: Mapping[str, str]
-    format: int = FORMAT
+    versions: Mapping[str, str] = field(
+        default_factory=lambda: {"hubermean": __version__, "numpy": np.__version__, "format": FORMAT}
+    )
 
 
 class Store:
@@ -51,22 +56,32 @@ class Store:
 
     def _claim(self) -> None:
         known = _read(self.folder / _RUN)
-        mine = asdict(self.run)
-        if isinstance(known, dict) and isinstance(known.get("incomes"), dict):
-            others = known.pop("incomes")
-            incomes = mine.pop("incomes")
-            if known != mine or any(others.get(name, mark) != mark for name, mark in incomes.items()):
-                raise InputError(
-                    f"{self.folder} holds another run, with its own seed, effort or incomes; "
-                    "name another folder with --out, or remove this one"
-                )
+        mine = json.loads(json.dumps(asdict(self.run)))
+        if known is None and any((self.folder / _POINTS).iterdir()):
+            raise self._another()  # whose points these are cannot be told
+        if known is not None:
+            others = known.get("incomes", {}) if isinstance(known, dict) else None
+            incomes = mine["incomes"]
+            if (
+                not isinstance(others, dict)
+                or known != mine | {"incomes": others}
+                or any(others.get(name, mark) != mark for name, mark in incomes.items())
+            ):
+                raise self._another()
             mine["incomes"] = others | incomes
+        self.incomes: dict[str, str] = mine["incomes"]
         write_whole(self.folder / _RUN, json.dumps(mine, indent=1) + "\n")
+
+    def _another(self) -> InputError:
+        return InputError(
+            f"{self.folder} holds another run, with its own seed, effort, incomes or version; "
+            "name another folder with --out, or remove this one"
+        )
 
     def rows(self, point: Point) -> list[Row] | None:
         """What was found at a point; None if it has not been run, or is not readable."""
         found = _read(self._path(point))
-        names = {field.name for field in fields(Row)}
+        names = {one.name for one in fields(Row)}
         if not isinstance(found, list) or not all(
             isinstance(one, dict) and set(one) == names for one in found
         ):
@@ -74,7 +89,13 @@ class Store:
         return [Row(**one) for one in found]
 
     def keep(self, point: Point, rows: Iterable[Row]) -> None:
-        write_whole(self._path(point), json.dumps([asdict(row) for row in rows], indent=0) + "\n")
+        try:
+            write_whole(self._path(point), json.dumps([asdict(row) for row in rows], indent=0) + "\n")
+        except OSError:
+            raise InputError(
+                f"{self.folder} cannot be written any more, for want of space perhaps; what was found before is kept: "
+                "make room and give the same command again"
+            ) from None
 
     def _path(self, point: Point) -> Path:
         return self.folder / _POINTS / f"{point.key}.json"
@@ -95,8 +116,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The CSV file of a panel: every digit, so that two runs with one seed can be compared byte by byte."""
-    names = [field.name for field in fields(Row)]
+    """The CSV file of a panel; nine digits, which do not depend on the order of a sum."""
+    names = [one.name for one in fields(Row)]
     names[names.index("non_private") : names.index("non_private")] = ["ratio", "ratio_error"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -106,11 +127,13 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    return "" if value is None else repr(value) if isinstance(value, float) else value
+    return "" if value is None else f"{value:.9g}" if isinstance(value, float) else value
 
 
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return None
+    except ValueError:
+        return ""  # neither a run nor rows

@@ -110,7 +110,8 @@ class Page:
             prose(
                 """S(D), to which HLM scales its noise, is a maximum over k. From about k = n/4 for equal users and k
                 = n/(8 gamma) for unequal ones its terms are 2 R_c e^(-beta k). Unless n is large these decide, and
-                the noise follows the radius R_c in place of the spread of the data. The theorems ask for such n:"""
+                the noise follows the radius R_c in place of the spread of the data. The theorems ask for such n; a
+                radius that is larger beside T asks for more than this:"""
             ),
             conditions_table(self.results),
         ]
@@ -146,9 +147,11 @@ class Page:
             "## Slopes",
             prose(
                 """Of the logarithm of the error, by least squares, beside the slope of the theorem's bound over the
-                same points (every constant 1; p = 8 for the Gaussian law, 4 for Lomax and incomes). A bound is kept
-                if the error of HLM as printed falls at least as fast as the bound, or grows no faster. In n the slope
-                is that between two numbers of users; in figure 2 the number of records grows with n."""
+                same points (every constant 1; p = 8 for the Gaussian law, and 4, the limit of what it has, for Lomax;
+                4 for incomes). A bound holds up to constants, and its terms have slopes of their own: an error that
+                falls less steeply than its bound, as the plain mean's does, breaks nothing. A method that could not
+                serve at every point has no slope. In n the slope is that between two numbers of users; in figure 2
+                the number of records grows with n."""
             ),
             *parts,
         ]
@@ -185,8 +188,8 @@ class Page:
                 f"""The paper tunes T, A and tau "optimally for each case", it seems on the draws that it reports.
                 Here thresholds are chosen from {len(self.effort.thresholds)} values on draws of their own; the least
                 error that any remaining candidate has on the reported draws is kept beside it. Over {len(gains):,}
-                tuned points the paper's way looks better by {better} on average, and by more than {limit} at
-                {len(apart)}."""
+                tuned points the paper's way looks better by at least {better} on average (candidates that were
+                clearly worse on the separate draws were not run again), and by more than {limit} at {len(apart)}."""
             ),
         ]
         if apart:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from hubermean.privacy import gaussian_alpha, gaussian_delta
-from hubermean.reproduce.constants import bounded_users_suffice, imbalanced_users_suffice, printed_constants
-from hubermean.reproduce.figures.claims import PAIRS, Claim, Number, pair_of
+from hubermean.reproduce.constants import printed_constants
+from hubermean.reproduce.figures.claims import PAIRS, Claim, Number
 from hubermean.reproduce.figures.estimate import Estimate, words
 from hubermean.reproduce.figures.methods import NON_PRIVATE
-from hubermean.reproduce.figures.panels import DELTA, EPSILON, FAIR, RECORDS_PER_USER, Panel
+from hubermean.reproduce.figures.panels import DELTA, EPSILON, FAIR, Panel
 from hubermean.reproduce.figures.point import Row
 from hubermean.reproduce.figures.results import Results
 from hubermean.reproduce.figures.slopes import Slope
+from hubermean.reproduce.figures.theory import enough_users
 
 
 def privacy_table(results: Results) -> str:
@@ -75,20 +76,10 @@ def fair_numbers(claim: Claim) -> str:
 
 
 def claim_details(claim: Claim) -> str:
-    rows = [
-        [
-            one.setting,
-            f"{one.users:,}",
-            one.pair,
-            " / ".join(pair_of(one.panel, one.pair)),
-            one.value,
-            _yes(one),
-        ]
-        for one in claim.numbers
-    ]
-    names = ["setting", "n", "pair", "Huber / two-stage", "measured", "bears it out"]
-    verdict = f"{claim.says} *{claim.verdict.capitalize()}.*"
-    return f"**{claim.name}.** {verdict} Measured: {claim.measured}.\n\n{table(names, rows)}"
+    rows = [[one.setting, f"{one.users:,}", one.pair, one.value, _yes(one)] for one in claim.numbers]
+    names = ["setting", "n", "pair", "measured", "bears it out"]
+    start = prose(f"**{claim.name}.** {claim.says} {verdict_words(claim)}. Measured: {claim.measured}.")
+    return f"{start}\n\n{table(names, rows)}"
 
 
 def _yes(number: Number) -> str:
@@ -96,26 +87,20 @@ def _yes(number: Number) -> str:
 
 
 def conditions_table(results: Results) -> str:
-    """How many users the theorems ask for, beside how many there were."""
+    """How few users the theorems could do with."""
     rows = []
-    for dimension in sorted({panel.columns for panel in results.panels if panel.axis == "records"}):
-        beta = printed_constants(EPSILON, DELTA, dimension=dimension).beta
-        least = _least(partial(_bounded, beta))
-        rows.append([f"Thm mse, d = {dimension}, R_c = T", f"{least:,}"])
-    if any(panel.axis == "gamma" for panel in results.panels):
-        beta = printed_constants(EPSILON, DELTA, dimension=1).beta
-        for gamma in (1, 2, 5, 10):
-            least = _least(partial(_unequal, beta, gamma))
-            rows.append([f"Thm mseunb, gamma = {gamma}", f"{least:,}"])
-    return table(["condition", "smallest n"], rows) if rows else ""
+    for panel in results.panels:
+        assumed = {"mse": "R_c = T", "heavytail": "T = 1", "mseunb": ""}[panel.theorem]
+        for x in (1, 2, 5, 10) if panel.theorem == "mseunb" else (1,):
+            about = f"gamma = {x}" if panel.theorem == "mseunb" else f"d = {panel.columns}, {assumed}"
+            row = [f"Thm {panel.theorem}, {about}", f"{_least(partial(_suffice, panel, x)):,}"]
+            if row not in rows:
+                rows.append(row)
+    return table(["condition", "smallest n"], sorted(rows)) if rows else ""
 
 
-def _bounded(beta: float, n: int) -> bool:
-    return bounded_users_suffice(n, radius=1.0, threshold=1.0, beta=beta)
-
-
-def _unequal(beta: float, gamma: int, n: int) -> bool:
-    return imbalanced_users_suffice(n, total_records=RECORDS_PER_USER * n, gamma=gamma, beta=beta)
+def _suffice(panel: Panel, x: int, users: int) -> bool:
+    return enough_users(panel, users, x)
 
 
 def _least(enough: Callable[[int], bool]) -> int:
@@ -133,9 +118,8 @@ def slope_table(group: Sequence[Slope]) -> str:
     rows = []
     for one in group:
         cells = [_slope_words(one.found.get(name)) for name in methods]
-        kept = "yes" if one.within else "**no**"
-        rows.append([one.panel, one.setting, one.users, f"{one.bound:.2f} ({one.theorem})", kept, *cells])
-    return table(["panel", "setting", "n", "bound (theorem)", "kept", *methods], rows)
+        rows.append([one.panel, one.setting, one.users, f"{one.bound:.2f} ({one.theorem})", *cells])
+    return table(["panel", "setting", "n", "bound (theorem)", *methods], rows)
 
 
 def _slope_words(found: Estimate | None) -> str:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 
+from hubermean.reproduce.constants import (
+    bounded_users_suffice,
+    heavy_tail_users_suffice,
+    imbalanced_users_suffice,
+    printed_constants,
+)
 from hubermean.reproduce.figures.panels import DELTA, EPSILON, RECORDS_PER_USER, Panel
 
 
@@ -22,6 +28,25 @@ def bound(panel: Panel, users: int, x: int, *, moment_order: float) -> float:
             return heavy_tailed(users, x, panel.columns, moment_order)
         case "mseunb":
             return imbalanced(users, RECORDS_PER_USER * users, x, panel.columns)
+
+
+def over_the_floor(panel: Panel, users: int, x: int, *, moment_order: float) -> float:
+    """The bound over its first term, the non-private error: how many times that it allows, with constants of 1."""
+    records = users * (x if panel.axis == "records" else RECORDS_PER_USER)
+    return records * bound(panel, users, x, moment_order=moment_order)
+
+
+def enough_users(panel: Panel, users: int, x: int) -> bool:
+    """Whether the theorem's condition on n can hold: with R_c = T, or T = 1; a larger radius asks for more users."""
+    beta = printed_constants(EPSILON, DELTA, dimension=panel.columns).beta
+    match panel.theorem:
+        case "mse":
+            return bounded_users_suffice(users, radius=1.0, threshold=1.0, beta=beta)
+        case "heavytail":
+            return heavy_tail_users_suffice(users, threshold=1.0, beta=beta)
+        case "mseunb":
+            records = RECORDS_PER_USER * users
+            return imbalanced_users_suffice(users, total_records=records, gamma=x, beta=beta)
 
 
 def bounded(n: int, m: int, d: int) -> float:
