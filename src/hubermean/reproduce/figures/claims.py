@@ -71,7 +71,9 @@ class Claim:
         if self.verdict == HOLDS:
             found = []
             if not self._all(PRINTED, FAIR.name):
-                found.append("for the Huber location made private; HLM as printed does not bear it out")
+                some = self._users_with(PRINTED)
+                printed = f"bears it out with n = {some} alone" if some else "does not bear it out"
+                found.append(f"for the Huber location made private; HLM as printed {printed}")
             if not self._all(REAL, PAPER.name):
                 found.append("not in the paper's setting, where a bin of WME is centred on the answer")
             return "; ".join(found)

@@ -56,7 +56,7 @@ def words(found: Estimate, *, digits: int = 3) -> str:
     if abs(found.value) >= 1_000:
         return f"{found.value:,.0f}" + (f" ± {_rough(found.error)}" if found.error >= 1 else "")
     shown = f"{found.value:.{digits}g}" if abs(found.value) >= 1 or digits != 2 else f"{found.value:.2f}"
-    return f"{shown} ± {found.error:.1g}" if found.error else shown
+    return f"{shown} ± {found.error:.1g}" if found.error > 1e-6 * abs(found.value) else shown
 
 
 def _rough(error: float) -> str:

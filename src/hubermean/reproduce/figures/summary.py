@@ -204,18 +204,19 @@ class Page:
         private = [row for row in rows if row.method != NON_PRIVATE]
         if not private:
             return []
-        loose = sum(_relative(row) > PRECISE for row in rows)
+        loose = sorted((row for row in rows if _relative(row) > PRECISE), key=_relative, reverse=True)
         worst = max(private, key=_relative)
+        listed = "; ".join(f"{_where(row)}: {100 * _relative(row):.1f}%" for row in loose[:_LISTED])
+        named = f" ({listed})" if loose else ""
         fewest, most = min(row.runs for row in rows), max(row.runs for row in rows)
-        where = f"{worst.method}, panel {worst.panel}, n = {worst.users:,}, x = {worst.x}"
         largest, limit = f"{100 * _relative(worst):.1f}%", f"{100 * PRECISE:.0f}%"
         return [
             "## How precise this is",
             prose(
                 f"""Every point rests on at least {fewest:,} data sets, the same for all methods, and on up to
                 {most:,} where errors scatter more. The largest standard error of a method is {largest} of its error
-                ({where}); {loose} of {len(rows):,} are above {limit}. What a method adds at random is averaged out
-                exactly where its law has a simple form, and the luck of the data sets is taken out by regression on
+                ({_where(worst)}); {len(loose)} of {len(rows):,} are above {limit}{named}. What a method adds at
+                random is averaged out exactly where its law has a simple form, and the luck of the data sets is taken out by regression on
                 the plain mean's error, whose expectation is known. The plain mean itself is measured without that, as
                 a check: {_check(rows)}"""
             ),
@@ -226,6 +227,10 @@ def _relative(row: Row) -> float:
     assert row.mse is not None
     assert row.mse_error is not None
     return row.mse_error / row.mse
+
+
+def _where(row: Row) -> str:
+    return f"{row.method}, panel {row.panel}, {row.setting} setting, n = {row.users:,}, x = {row.x}"
 
 
 def _check(rows: Sequence[Row]) -> str:
