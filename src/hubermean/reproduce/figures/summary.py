@@ -216,9 +216,9 @@ class Page:
                 f"""Every point rests on at least {fewest:,} data sets, the same for all methods, and on up to
                 {most:,} where errors scatter more. The largest standard error of a method is {largest} of its error
                 ({_where(worst)}); {len(loose)} of {len(rows):,} are above {limit}{named}. What a method adds at
-                random is averaged out exactly where its law has a simple form, and the luck of the data sets is taken out by regression on
-                the plain mean's error, whose expectation is known. The plain mean itself is measured without that, as
-                a check: {_check(rows)}"""
+                random is averaged out exactly where its law has a simple form, and the luck of the data sets is taken
+                out by regression on the plain mean's error, whose expectation is known. The plain mean itself is
+                measured without that, as a check: {_check(rows)}"""
             ),
         ]
 
