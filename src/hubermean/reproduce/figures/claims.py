@@ -75,7 +75,7 @@ class Claim:
                 printed = f"bears it out with n = {some} alone" if some else "does not bear it out"
                 found.append(f"for the Huber location made private; HLM as printed {printed}")
             if not self._all(REAL, PAPER.name):
-                found.append("not in the paper's setting, where a bin of WME is centred on the answer")
+                found.append("not in the paper's setting, where tuned bins of WME fall on the answer")
             return "; ".join(found)
         found = [self.caveat] if self.caveat else []
         if some := self._users_with(REAL):
