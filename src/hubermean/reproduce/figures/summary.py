@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -192,12 +193,32 @@ class Page:
                 clearly worse on the separate draws were not run again), and by more than {limit} at {len(apart)}."""
             ),
         ]
+        if edges := self._edges():
+            parts.append(edges)
         if apart:
             parts += [
                 "Those that differ most, as errors over the non-private one:",
                 tuning_table(apart[:_LISTED]),
             ]
         return parts
+
+    def _edges(self) -> str:
+        """Where tuning would have gone on."""
+        least, largest = self.effort.thresholds[0], self.effort.thresholds[-1]
+        rows = [row for row in self.results.all_rows() if row.factor is not None]
+        at = Counter(
+            f"{row.method}, {row.setting} setting"
+            for row in rows
+            if row.factor is not None and not least * 1.1 < row.factor < largest / 1.1
+        )
+        if not at:
+            return ""
+        listed = "; ".join(f"{name}: {number}" for name, number in at.most_common())
+        return prose(
+            f"""The threshold chosen is the least or the largest on offer at {at.total()} points ({listed}). For WME in
+            the paper setting narrower would be better still: the answer is where a bin is. For HLM and `smooth` with
+            few users the noise follows the radius, whatever the threshold."""
+        )
 
     def _precision(self) -> list[str]:
         rows = [row for row in self.results.all_rows() if row.mse is not None]
