@@ -25,7 +25,7 @@ from hubermean.mechanisms.registry import BY_NAME
 PROGRAM = str(Path(sys.executable).with_name("hubermean"))
 GOOD = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "-5", "5", "--record-cap", "2"]
 PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-COMMANDS = ("release", "count", "plan", "audit", "check", "doctor", "demo")
+COMMANDS = ("release", "count", "plan", "audit", "reproduce", "check", "doctor", "demo")
 
 
 def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
