@@ -195,7 +195,7 @@ FULL = Effort(
     batch=50,
     batches=5,
     precision=0.09,
-    most_batches=80,
+    most_batches=2_000,
 )
 QUICK = Effort(
     name="quick",
