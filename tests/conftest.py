@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hubermean import api
 from hubermean.noise.insecure import InsecureSeededNoise
+from postgres_server import Server, running_server
 
 
 @pytest.fixture
@@ -15,3 +19,19 @@ def seeded_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases draw from seeds, so that figures over many of them are the same in every run."""
     seeds = itertools.count()
     monkeypatch.setattr(api, "SystemNoise", lambda: InsecureSeededNoise(next(seeds)))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """One real server for all tests of a process."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new, empty place for a ledger: a file, and a database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "budget.sqlite")
+    server: Server = request.getfixturevalue("postgres")
+    return server.new_database(f"ledger_{uuid.uuid4().hex}")

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ PROGRAM = str(Path(sys.executable).with_name("hubermean"))
 GOOD = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "-5", "5", "--record-cap", "2"]
 PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
 COMMANDS = ("release", "count", "plan", "audit", "reproduce", "check", "doctor", "demo")
+LEDGER_COMMANDS = ("init", "show", "spend", "verify", "export")
 
 
 def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -171,27 +173,40 @@ def test_json_and_quiet_exclude_each_other(arguments: list[str]) -> None:
 # --- help and completion ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_examples_to_copy(command: str) -> None:
+@pytest.mark.parametrize(
+    "command", [*([name] for name in COMMANDS), *(["ledger", name] for name in LEDGER_COMMANDS)], ids=" ".join
+)
+def test_help_has_examples_to_copy(command: list[str]) -> None:
     """Each on a line of its own at 80 columns, parsed by the very command."""
-    shown = CliRunner().invoke(app, [command, "--help"], env=PLAIN)
+    shown = CliRunner().invoke(app, [*command, "--help"], env=PLAIN)
     assert shown.exit_code == 0
     before_panels = shown.stdout.split("╭")[0]
     joined = re.sub(r"\\ *\n *", "", before_panels.split("Examples")[1])
     examples = [line.strip() for line in joined.splitlines() if line.strip()]
     assert examples
-    known = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
+    known: Any = typer.main.get_command(app)
+    for name in command:
+        known = known.commands[name]
     flags = {name for option in known.params for name in option.opts}
     for example in examples:
         words = example.split()
-        assert words[:2] == ["hubermean", command], example
+        assert words[: 1 + len(command)] == ["hubermean", *command], example
         assert {word for word in words if word.startswith("--")} <= flags, example
 
 
 def test_options_are_grouped() -> None:
     shown = CliRunner().invoke(app, ["release", "--help"], env=PLAIN).stdout
     titles = re.findall(r"╭─ ([\w ]+?) ─", shown)
-    assert titles == ["Arguments", "Options", "Data", "Privacy", "Groups", "What is known", "Output"]
+    assert titles == [
+        "Arguments",
+        "Options",
+        "Data",
+        "Privacy",
+        "Groups",
+        "What is known",
+        "Ledger",
+        "Output",
+    ]
 
 
 def test_the_names_of_mechanisms_are_those_of_the_registry() -> None:
@@ -202,7 +217,8 @@ def test_the_names_of_mechanisms_are_those_of_the_registry() -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        (["hubermean", ""], set(COMMANDS)),
+        (["hubermean", ""], {*COMMANDS, "ledger"}),
+        (["hubermean", "ledger", ""], set(LEDGER_COMMANDS)),
         (["hubermean", "release", "t.csv", "--per", ""], {"record", "user"}),
         (["hubermean", "release", "t.csv", "--neighbors", "replace-u"], {"replace-user"}),
         (["hubermean", "release", "t.csv", "--mechanism", ""], set(MECHANISMS)),
@@ -281,6 +297,8 @@ def test_every_parameter_is_an_option() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     calls = {"release": hm.mean, "count": hm.count, "audit": hm.audit}
     flags = {name: {given for option in commands[name].params for given in option.opts} for name in calls}
+    of_ledger = [one for command in commands["ledger"].commands.values() for one in command.params]
+    flags["ledger"] = {given for option in of_ledger for given in option.opts}
     assert {flag(name) for name in PARAMETERS} <= set().union(*flags.values())
     for name, call in calls.items():
         own = set(inspect.signature(call).parameters) - {"data", "progress"}

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from hubermean._version import __version__
 from hubermean.api import count, mean, mean_of_user_means
-from hubermean.errors import HubermeanError, InputError, NotReleased
+from hubermean.errors import (
+    BudgetExhausted,
+    HubermeanError,
+    InputError,
+    LedgerDamaged,
+    LedgerUnavailable,
+    NotRecorded,
+    NotReleased,
+)
 from hubermean.ingest import sql
+from hubermean.ledger import Ledger
 from hubermean.planning import Plan, plan
 from hubermean.release import Release
 from hubermean.release_table import Refusal, ReleaseTable
@@ -21,8 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audit",
+    "BudgetExhausted",
     "HubermeanError",
     "InputError",
+    "Ledger",
+    "LedgerDamaged",
+    "LedgerUnavailable",
+    "NotRecorded",
     "NotReleased",
     "Plan",
     "Refusal",

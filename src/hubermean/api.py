@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -11,13 +12,14 @@ from numpy.typing import ArrayLike
 
 from hubermean.errors import InputError
 from hubermean.ingest import Reading, column_names
+from hubermean.ledger import Account, Ledger, Question, charged_to, question_of
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
 from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.noise import SystemNoise
 from hubermean.relations import Neighbors
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
-from hubermean.releasing import Grouping, release_groups, release_table
+from hubermean.releasing import UNPAID, Grouping, release_groups, release_table
 from hubermean.user_table import UserTable
 
 
@@ -47,6 +49,10 @@ def mean(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    question: str | None = None,
+    fresh: bool = False,
 ) -> Release: ...
 
 
@@ -76,6 +82,10 @@ def mean(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    question: str | None = None,
+    fresh: bool = False,
 ) -> ReleaseTable: ...
 
 
@@ -104,6 +114,10 @@ def mean(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    question: str | None = None,
+    fresh: bool = False,
 ) -> Release | ReleaseTable:
     """Release the mean of one or more columns with differential privacy for whole users.
 
@@ -140,6 +154,11 @@ def mean(
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use.
         progress: show a progress bar on a terminal after one second.
+        ledger, dataset: the `Ledger` (or its file or URL) and the data set whose budget pays. The charge is committed
+            before the release is made; asked again, the recorded release is returned, and nothing is charged.
+        question: a public name for what is asked, by which it is recognised when asked again with the same parameters.
+            Files and queries have their own; data frames have none beyond this process.
+        fresh: ask again all the same, and pay: for data that have changed.
 
     Returns:
         A `Release`, which holds only what is safe to publish; a `ReleaseTable`, a row a group, where `by` is given.
@@ -147,6 +166,8 @@ def mean(
     Raises:
         InputError: a parameter, file or column that cannot be used; nothing was spent.
         NotReleased: the mechanism's own private test or search failed; it states what that cost.
+        BudgetExhausted: the data set has too little budget left; nothing was spent.
+        LedgerUnavailable, LedgerDamaged: the ledger cannot be used; nothing was released.
 
     >>> import pyarrow as pa
     >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
@@ -176,11 +197,21 @@ def mean(
         progress=progress,
     )
     grouping = Grouping.asked(by, keys, max_groups)
-    if grouping is not None:
-        return release_groups(data, reading, grouping, request, chosen, SystemNoise())
-    chosen.check(request)
-    table = reading.user_table(data, records=request.neighbors.counts_are_public)
-    return release_table(table, request, chosen, SystemNoise())
+
+    def asked() -> Question:
+        return question_of(
+            data,
+            statistic="mean",
+            request=request,
+            mechanism=mechanism,
+            known=known,
+            reading=reading,
+            grouping=grouping,
+            name=question,
+        )
+
+    with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
+        return _released(data, reading, grouping, request, chosen, account, statistic="mean")
 
 
 @overload
@@ -200,6 +231,10 @@ def count(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    question: str | None = None,
+    fresh: bool = False,
 ) -> Release: ...
 
 
@@ -220,6 +255,10 @@ def count(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    question: str | None = None,
+    fresh: bool = False,
 ) -> ReleaseTable: ...
 
 
@@ -239,6 +278,10 @@ def count(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    question: str | None = None,
+    fresh: bool = False,
 ) -> Release | ReleaseTable:
     """Release how many users there are, or how many records, with differential privacy for whole users.
 
@@ -252,7 +295,7 @@ def count(
         neighbors: which change of the data is hidden. Under "replace-user" the number of users, groups apart, is public
             and given as it is.
         record_cap: the most records a user counts for; found privately where it is not given.
-        memory_limit, threads, progress: as for `mean`.
+        memory_limit, threads, progress, ledger, dataset, question, fresh: as for `mean`.
 
     Returns:
         A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
@@ -286,11 +329,47 @@ def count(
         progress=progress,
     )
     grouping = Grouping.asked(by, keys, max_groups)
+
+    def asked() -> Question:
+        return question_of(
+            data,
+            statistic="count",
+            request=request,
+            mechanism=chosen.name,
+            known=known,
+            reading=reading,
+            grouping=grouping,
+            name=question,
+        )
+
+    with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
+        return _released(data, reading, grouping, request, chosen, account, statistic="count")
+
+
+def _released(
+    data: Any,
+    reading: Reading,
+    grouping: Grouping | None,
+    request: Request,
+    mechanism: Mechanism,
+    account: Account | None,
+    *,
+    statistic: str,
+) -> Release | ReleaseTable:
+    """What was recorded for the same question, or a new release, paid for by the account."""
+    if grouping is None:
+        mechanism.check(request)
+    if account is not None:
+        if (recorded := account.answered()) is not None:
+            return recorded
+        account.check_room(request)
+    payer, noise = account or UNPAID, SystemNoise()
     if grouping is not None:
-        return release_groups(data, reading, grouping, request, chosen, SystemNoise(), statistic="count")
-    chosen.check(request)
+        return release_groups(
+            data, reading, grouping, request, mechanism, noise, statistic=statistic, payer=payer
+        )
     table = reading.user_table(data, records=request.neighbors.counts_are_public)
-    return release_table(table, request, chosen, SystemNoise(), statistic="count")
+    return release_table(table, request, mechanism, noise, statistic=statistic, payer=payer)
 
 
 def mean_of_user_means(
@@ -309,6 +388,10 @@ def mean_of_user_means(
     radius: float | None = None,
     likeness: float | None = None,
     n_users: int | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    question: str | None = None,
+    fresh: bool = False,
 ) -> Release:
     """`mean` for people who hold one mean per user already.
 
@@ -334,4 +417,15 @@ def mean_of_user_means(
     per = per or ("user" if counts is None else "record")
     request = Request.checked(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
-    return release_table(table, request, chosen, SystemNoise())
+
+    def asked() -> Question:
+        return question_of(
+            means, statistic="mean", request=request, mechanism=mechanism, known=known, name=question
+        )
+
+    with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
+        if account is not None:
+            if isinstance(recorded := account.answered(), Release):
+                return recorded
+            account.check_room(request)
+        return release_table(table, request, chosen, SystemNoise(), payer=account or UNPAID)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 SHOWN = 10
@@ -47,6 +47,22 @@ def to_width(value: float, low: float, high: float) -> tuple[str, str, str]:
     )
     first, second, third = (f"{one + 0:,f}" for one in rounded)  # adding 0 makes -0 a plain 0
     return first, second, third
+
+
+def one_sided(amount: Decimal, *, up: bool) -> str:
+    """Six digits of an exact amount: what was spent is rounded up, what is left is rounded down.
+
+    >>> one_sided(Decimal("0.12345678"), up=True), one_sided(Decimal("0.12345678"), up=False)
+    ('0.123457', '0.123456')
+    >>> one_sided(Decimal(2), up=True), one_sided(Decimal("2.5e-7"), up=True)
+    ('2', '2.5e-07')
+    """
+    rounded = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR).plus(amount)
+    if rounded == 0 or Decimal("1e-4") <= rounded < Decimal("1e12"):
+        text = f"{rounded:,f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    digits = "".join(map(str, rounded.as_tuple().digits)).rstrip("0")
+    return f"{digits[0]}{'.' + digits[1:] if digits[1:] else ''}e{rounded.adjusted():+03d}"
 
 
 def readable(given: Any) -> str:

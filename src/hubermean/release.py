@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from hubermean.errors import InputError, is_real
 from hubermean.readable import SHOWN, labelled, number, printable, readable, to_width
 from hubermean.relations import Neighbors
-from hubermean.spending import Spent, has_stages, shown_amounts
+from hubermean.spending import Receipt, Spent, has_stages, shown_amounts
 
 DEFAULT_LEVEL = 0.95
 
@@ -72,6 +72,7 @@ class Release:
         denominator: how many users or capped records the mean was divided by, where the mechanism measured that
             beside the sums (`clipped` and `tuned` do, at no further cost).
         group: the group it is the mean of, column by column; None outside a `ReleaseTable`.
+        receipt: what the ledger says that it was charged to; None without one.
     """
 
     values: tuple[float, ...]
@@ -88,6 +89,7 @@ class Release:
     statistic: str = "mean"
     denominator: Denominator | None = None
     group: Mapping[str, Any] | None = None
+    receipt: Receipt | None = field(default=None, compare=False)
 
     @property
     def value(self) -> float | list[float]:
@@ -154,6 +156,7 @@ class Release:
             "parameters": dict(self.parameters),
             "spent": [asdict(entry) for entry in self.spent],
             "promise": self.promise,
+            "ledger": self.receipt and self.receipt.to_dict(),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -198,6 +201,8 @@ class Release:
         if self.n_users is not None:
             lines.append(("users (public)", f"{self.n_users:,}"))
         lines.extend((name.replace("_", " "), readable(given)) for name, given in self.parameters.items())
+        if self.receipt is not None:
+            lines.append(("ledger", str(self.receipt)))
         return lines
 
     def __repr__(self) -> str:
@@ -230,7 +235,7 @@ RESERVED = frozenset(
         "mechanism",
         "per",
     }
-    | {"n_users", "interval", "denominator", "parameters", "promise", "group", "spent"}
+    | {"n_users", "interval", "denominator", "parameters", "promise", "group", "spent", "ledger"}
 )
 """Fields of a release, which a group column of the same name must not overwrite."""
 

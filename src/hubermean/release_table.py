@@ -26,7 +26,7 @@ from hubermean.release import (
     what_is_released,
     written,
 )
-from hubermean.spending import Spent, has_stages
+from hubermean.spending import Receipt, Spent, has_stages
 
 if TYPE_CHECKING:
     import pandas
@@ -100,6 +100,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
     intervals: TableIntervals | None = None
     measured: Denominators | None = None
     refusals: Mapping[int, str] = field(default_factory=dict)
+    receipt: Receipt | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -132,6 +133,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             statistic=self.statistic,
             denominator=self.denominators[row] if self.denominators else None,
             group=group,
+            receipt=self.receipt,
         )
 
     def group(self, *key: Any) -> Release | Refusal:
@@ -197,6 +199,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             "parameters": dict(self.parameters),
             "spent": [asdict(entry) for entry in self.spent],
             "promise": self.promise,
+            "ledger": self.receipt and self.receipt.to_dict(),
             "rows": [row.to_dict() for row in self],
         }
 
@@ -298,6 +301,8 @@ class ReleaseTable(Sequence["Release | Refusal"]):
         if has_stages(self.spent):
             lines.append(account_line(self.spent))
         lines += [(name.replace("_", " "), readable(given)) for name, given in self.parameters.items()]
+        if self.receipt is not None:
+            lines.append(("ledger", str(self.receipt)))
         return lines
 
     @property

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
+
+from hubermean.readable import printable
 
 Unit = Literal["epsilon", "rho", "delta"]
+R = TypeVar("R")
 
 THE_MEAN = "the mean"
 THE_COUNT = "the count"
@@ -28,6 +31,58 @@ class Spent:
     what: str
     amount: float
     unit: Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """What a release is charged, from public numbers; `rho` where the law of its mechanism is concentrated."""
+
+    epsilon: float
+    delta: float
+    rho: Fraction | None = None
+
+
+class Payer(Protocol):
+    """Whoever a release is charged to: work is begun once its price is paid, and what it returns is kept."""
+
+    def pay(self, price: Price, work: Callable[[], R]) -> R: ...
+
+
+class Unpaid:
+    """A release that is charged to nobody: whoever makes it keeps count."""
+
+    def pay(self, price: Price, work: Callable[[], R]) -> R:
+        return work()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What a ledger says of a release, in words; `again` if it was recorded before and cost nothing this time."""
+
+    dataset: str
+    entry: int
+    charged: str
+    left: str
+    again: bool = False
+
+    def to_dict(self) -> dict[str, str | int | bool]:
+        return {name: getattr(self, name) for name in ("dataset", "entry", "charged", "left", "again")}
+
+    def __str__(self) -> str:
+        paid = "asked before, so nothing was charged" if self.again else f"{self.charged} charged"
+        return f"{printable(self.dataset)}, entry {self.entry}: {paid}; {self.left} left"
+
+
+def not_above(amount: float) -> float:
+    """The largest float that is at most the decimal that people write for `amount`.
+
+    A mechanism is tuned to it, so that the decimal, which ledgers add up and results state, is never exceeded: the
+    float nearest to 0.1 is a little more than 0.1.
+
+    >>> not_above(0.5), Fraction(not_above(0.1)) < Fraction("0.1") < Fraction(0.1)
+    (0.5, True)
+    """
+    return math.nextafter(amount, 0.0) if Fraction(amount) > Fraction(repr(amount)) else amount
 
 
 def whole_budget(epsilon: float, delta: float, *, what: str = THE_MEAN) -> tuple[Spent, ...]:

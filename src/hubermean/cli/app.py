@@ -15,11 +15,12 @@ from hubermean.cli.check import check
 from hubermean.cli.count import count
 from hubermean.cli.demo import demo
 from hubermean.cli.doctor import doctor
+from hubermean.cli.ledger import ledger
 from hubermean.cli.plan import plan
 from hubermean.cli.release import release
 from hubermean.cli.reproduce import reproduce
 from hubermean.cli.wording import spoken
-from hubermean.errors import HubermeanError, InputError
+from hubermean.errors import BudgetExhausted, HubermeanError, InputError
 
 INTERNAL_ERROR = 70  # sysexits' EX_SOFTWARE: a bug of ours, not of the input
 
@@ -33,6 +34,7 @@ app.command()(release)
 app.command()(count)
 app.command()(plan)
 app.command()(audit)
+app.add_typer(ledger)
 app.command()(reproduce)
 app.command()(check)
 app.command()(doctor)
@@ -74,7 +76,10 @@ def main() -> None:
     except HubermeanError as error:
         reason = spoken(str(error), sys.argv[1:])
         if "--json" in sys.argv:
-            typer.echo(json.dumps({"released": False, "reason": reason}))
+            left = {}
+            if isinstance(error, BudgetExhausted):
+                left = {"epsilon_left": error.epsilon, "delta_left": error.delta}
+            typer.echo(json.dumps({"released": False, "reason": reason, **left}))
         typer.echo(f"error: {reason}", err=True)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - its text might quote data, so only the place is shown

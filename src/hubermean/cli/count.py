@@ -11,14 +11,18 @@ from hubermean.cli.options import (
     DATA,
     AsJson,
     By,
+    Dataset,
     Delta,
     Epsilon,
     File,
+    Fresh,
     Key,
     Keys,
+    LedgerPlace,
     MaxGroups,
     MemoryLimit,
     Neighbors,
+    Question,
     Quiet,
     RecordCap,
     Report,
@@ -27,7 +31,7 @@ from hubermean.cli.options import (
     check_output,
     one_of,
 )
-from hubermean.cli.showing import finish, groups, show, write_report
+from hubermean.cli.showing import finish, groups, show, unrecorded, write_report
 from hubermean.report import Destination
 
 
@@ -61,6 +65,10 @@ def count(
     record_cap: RecordCap = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
+    ledger: LedgerPlace = None,
+    dataset: Dataset = None,
+    question: Question = None,
+    fresh: Fresh = False,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -76,21 +84,26 @@ def count(
     """
     check_output(as_json=as_json, quiet=quiet)
     destination = None if report is None else Destination.checked(report)
-    result = api.count(
-        file,
-        user=user,
-        epsilon=epsilon,
-        delta=delta,
-        of=of,
-        value=value or None,
-        **groups(file, by, key, keys, max_groups),
-        neighbors=neighbors,
-        record_cap=record_cap,
-        memory_limit=memory_limit,
-        threads=threads,
-        progress=not (as_json or quiet),
-    )
+    with unrecorded() as lost:
+        result = api.count(
+            file,
+            user=user,
+            epsilon=epsilon,
+            delta=delta,
+            of=of,
+            value=value or None,
+            **groups(file, by, key, keys, max_groups),
+            neighbors=neighbors,
+            record_cap=record_cap,
+            memory_limit=memory_limit,
+            threads=threads,
+            progress=not (as_json or quiet),
+            ledger=ledger,
+            dataset=dataset,
+            question=question,
+            fresh=fresh,
+        )
     show(result, as_json=as_json, quiet=quiet)
     if destination is not None:
         write_report(result, destination, source=file, announce=not (as_json or quiet))
-    finish(result)
+    finish(result, lost)

@@ -11,6 +11,7 @@ from hubermean.errors import InputError
 from hubermean.relations import Neighbors as Relation
 
 DATA, GROUPS, PRIVACY, KNOWN, OUTPUT = "Data", "Groups", "Privacy", "What is known", "Output"
+LEDGER = "Ledger"
 
 MECHANISMS = ("auto", "tuned", "clipped", "exact", "tested", "smooth", "winsorized")
 AUDITED = (*MECHANISMS, "paper-literal")
@@ -130,6 +131,36 @@ MaxGroups = Annotated[
         metavar="NUMBER",
         help="How many groups a user counts in at most; too few leave people out, too many cost noise.",
         rich_help_panel=GROUPS,
+    ),
+]
+LedgerPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="LEDGER",
+        envvar="HUBERMEAN_LEDGER",
+        help="File or postgresql:// URL of the ledger that is charged, before the release is made.",
+        rich_help_panel=LEDGER,
+    ),
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The data set of the ledger whose budget pays.", rich_help_panel=LEDGER
+    ),
+]
+Question = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Public name of what is asked, in place of the file's; asked again, it costs nothing.",
+        rich_help_panel=LEDGER,
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh", help="Ask again, and pay again: for data that have changed.", rich_help_panel=LEDGER
     ),
 ]
 Report = Annotated[

@@ -13,16 +13,20 @@ from hubermean.cli.options import (
     AsJson,
     Bounds,
     By,
+    Dataset,
     Delta,
     Epsilon,
     File,
+    Fresh,
     Key,
     Keys,
+    LedgerPlace,
     MaxGroups,
     Mechanism,
     MemoryLimit,
     Neighbors,
     Per,
+    Question,
     Quiet,
     Radius,
     RecordCap,
@@ -33,7 +37,7 @@ from hubermean.cli.options import (
     check_output,
     one_of,
 )
-from hubermean.cli.showing import finish, groups, show, write_report
+from hubermean.cli.showing import finish, groups, show, unrecorded, write_report
 from hubermean.report import Destination
 
 
@@ -96,6 +100,10 @@ def release(
     ] = "drop",
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
+    ledger: LedgerPlace = None,
+    dataset: Dataset = None,
+    question: Question = None,
+    fresh: Fresh = False,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -133,20 +141,25 @@ def release(
         "resolution": resolution,
         "non_finite": non_finite,
     }
-    result = api.mean(
-        file,
-        user=user,
-        epsilon=epsilon,
-        delta=delta,
-        **groups(file, by, key, keys, max_groups),
-        neighbors=neighbors,
-        record_cap=record_cap,
-        memory_limit=memory_limit,
-        threads=threads,
-        progress=not (as_json or quiet),
-        **options,
-    )
+    with unrecorded() as lost:
+        result = api.mean(
+            file,
+            user=user,
+            epsilon=epsilon,
+            delta=delta,
+            **groups(file, by, key, keys, max_groups),
+            neighbors=neighbors,
+            record_cap=record_cap,
+            memory_limit=memory_limit,
+            threads=threads,
+            progress=not (as_json or quiet),
+            ledger=ledger,
+            dataset=dataset,
+            question=question,
+            fresh=fresh,
+            **options,
+        )
     show(result, as_json=as_json, quiet=quiet)
     if destination is not None:
         write_report(result, destination, source=file, announce=not (as_json or quiet))
-    finish(result)
+    finish(result, lost)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from hubermean.cli.render import console, print_release, print_release_table
-from hubermean.errors import InputError, NotReleased
+from hubermean.errors import InputError, NotRecorded, NotReleased
 from hubermean.ingest import keys_from_file
 from hubermean.release import Release
 from hubermean.release_table import Refusal, ReleaseTable
@@ -52,8 +55,25 @@ def show(result: Release | ReleaseTable, *, as_json: bool, quiet: bool) -> None:
         print_release_table(result)
 
 
-def finish(result: Release | ReleaseTable) -> None:
-    """Exit as one release would that was refused, where all groups were."""
+@contextlib.contextmanager
+def unrecorded() -> Iterator[list[str]]:
+    """What is said of a release that was paid for but that the ledger could not keep; empty if it could."""
+    lost: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NotRecorded)
+        yield lost
+    for one in caught:
+        if issubclass(one.category, NotRecorded):
+            lost.append(str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def finish(result: Release | ReleaseTable, lost: list[str]) -> None:
+    """Exit as one release would that was refused, where all groups were; or as one that was not kept."""
+    if lost:
+        typer.echo(f"error: {lost[0]}", err=True)
+        raise typer.Exit(NOT_WRITTEN)
     if isinstance(result, ReleaseTable) and len(result) and len(result.refusals) == len(result):
         raise typer.Exit(NotReleased.exit_code)
 

@@ -20,6 +20,7 @@ PARAMETERS = (
     ),
     *("scale", "radius", "likeness", "n_users", "resolution", "non_finite", "memory_limit", "threads"),
     *("by", "keys", "max_groups", "of", "groups", "private_keys"),
+    *("ledger", "dataset", "question", "fresh", "composition", "note"),
 )
 
 _NAME = "|".join(PARAMETERS)

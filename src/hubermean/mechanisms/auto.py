@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from hubermean.errors import InputError
@@ -171,6 +172,9 @@ class PreparedAuto(Prepared):
 
     def law(self, table: UserTable) -> Law:
         return self.inner.law(table)
+
+    def concentrated(self) -> Fraction | None:
+        return self.inner.concentrated()
 
     def claims(self, law: Law, neighbour: Law) -> Mapping[str, float]:
         return self.inner.claims(law, neighbour)

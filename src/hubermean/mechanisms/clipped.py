@@ -136,6 +136,7 @@ class Clipped:
             n_users=facts.n_users,
             total_weight=total_weight,
             planned_weight=planned_weight(request, facts, cap),
+            changes=self.changes,
         )
 
     def _weights(self, request: Request) -> Weights:
@@ -269,6 +270,17 @@ class PreparedClipped(Prepared):
     n_users: int | None
     total_weight: int | None
     planned_weight: float
+    changes: int = 1
+
+    def concentrated(self) -> Fraction | None:
+        """Of Gaussian noise, coordinate by coordinate (Canonne, Kamath & Steinke 2020, Thm. 14)."""
+        if any(law.kind != "gaussian" for law in self.laws):
+            return None
+        pairs = zip(self.moments, self.laws, strict=True)
+        return sum(
+            (self.changes * one.sensitivity() ** 2 / (2 * Fraction(law.scale) ** 2) for one, law in pairs),
+            Fraction(0),
+        )
 
     def predicted_noise(self) -> tuple[float, ...]:
         """Noise over the planned weight; never more than half the width of the bounds."""

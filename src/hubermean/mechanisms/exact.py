@@ -215,6 +215,10 @@ class PreparedExact(Prepared):
         square = (1.0 - astray) * min(near_square, far_square) + astray * far_square
         return (math.sqrt(square),) * len(self.request.columns)
 
+    def concentrated(self) -> Fraction:
+        """Each column is an exponential mechanism of bounded range twice the rate (Cesar & Rogers 2021)."""
+        return len(self.request.columns) * (2 * self.rate) ** 2 / 8
+
     def _steps(self, share: float) -> float:
         """How far the score rises up to the threshold, if a share of the users lies within it.
 

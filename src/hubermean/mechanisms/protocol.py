@@ -172,6 +172,13 @@ class Prepared(ABC):
         """
         return {}
 
+    def concentrated(self) -> Fraction | None:
+        """The rho for which the law is concentrated (zCDP), if it is; from public numbers alone.
+
+        A ledger that adds up concentrated losses charges it; None where only (epsilon, delta) is known.
+        """
+        return None
+
     def users_to_audit(self) -> int:
         """How few users show the mechanism at work; fewer than this and it would only refuse."""
         return 1

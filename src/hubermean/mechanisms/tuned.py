@@ -179,6 +179,10 @@ class PreparedTuned(Prepared):
         threshold = self.planner.known.threshold or division.deviations * scale
         return division.noise * threshold
 
+    def concentrated(self) -> Fraction | None:
+        purse = self.planner.purse
+        return purse.total if purse.accounting == "concentrated" else None
+
     def users_to_audit(self) -> int:
         return math.ceil(1.3 * self.planner.users_needed())
 

@@ -93,6 +93,12 @@ class Plan:
         noise = self.dimension * rest if self.accounting == "pure" else rest
         return account([(CHOICE, self.dimension * choice), (THE_MEAN, noise)], unit="epsilon", delta=delta)
 
+    def concentrated(self) -> Fraction | None:
+        """The rho of both stages, where that is what they are accounted in."""
+        if self.accounting != "concentrated":
+            return None
+        return self.dimension * Fraction(self.choice) ** 2 / 8 + Fraction(self.rest)
+
     def noise_law(self, sensitivity: int, delta: float) -> NoiseLaw:
         """The noise of one coordinate whose sum moves by at most `sensitivity` between neighbours."""
         squared = self.dimension * sensitivity**2

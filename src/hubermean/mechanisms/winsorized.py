@@ -212,6 +212,9 @@ class PreparedWinsorized(Prepared):
         # Undoing the rotation averages the errors of D coordinates, which it had stretched by sqrt(D).
         return (math.sqrt(self.typical_error / padded_dimension(columns)),) * columns
 
+    def concentrated(self) -> Fraction | None:
+        return self.plan.concentrated()
+
     def coordinates(self, table: UserTable, rotation: Rotation) -> IntArray:
         """Every user's rotated mean on the grid, shape (D, n); of no meaning where a count is zero."""
         return rotation.apply(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hubermean.errors import InputError
 
-_SUFFIXES = (".html", ".htm")
+PAGES = (".html", ".htm")
 
 
 @dataclass(frozen=True)
@@ -20,15 +21,19 @@ class Destination:
     path: Path
 
     @classmethod
-    def checked(cls, path: str | Path) -> Destination:
+    def checked(cls, path: str | Path, *, endings: Sequence[str] = PAGES) -> Destination:
         """InputError where the file could not be written, or is no page; nothing is left behind."""
         path = Path(path)
         if not path.name or path.is_dir():
             raise InputError(
                 f"{path} is a folder; name the file of the report, such as {path / 'report.html'}"
             )
-        if path.suffix.lower() not in _SUFFIXES:  # so that no slip of the pen overwrites data
-            raise InputError(f"a report is a page: its file name must end in .html, not {path.name!r}")
+        if path.suffix.lower() not in endings:  # so that no slip of the pen overwrites data
+            raise InputError(
+                f"a report is a page: its file name must end in .html, not {path.name!r}"
+                if endings == PAGES
+                else f"the file name must end in {' or '.join(endings)}, not {path.name!r}"
+            )
         if not path.parent.is_dir():
             raise InputError(f"there is no folder {path.parent} for the report; make it first")
         if path.exists() and not os.access(path, os.W_OK):

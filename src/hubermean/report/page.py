@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hubermean._version import __version__
 from hubermean.readable import SHOWN, number, readable
 from hubermean.release import Release
 from hubermean.report.chart import Point, bar, colour_class, comparable, forest, strip
+from hubermean.report.document import document, facts_table, note, number_cell, section, table
 from hubermean.report.markup import safe, tag
 from hubermean.report.promise import NOT_COVERED, in_plain_words
-from hubermean.report.style import STYLE
 from hubermean.report.subject import NARROW_LEVEL, Line, Subject, Table
 from hubermean.spending import has_stages, shown_amounts
 
@@ -22,9 +22,6 @@ NO_INTERVAL = (
     "No interval is offered here: the mechanism has none that would tell nothing more about the data."
 )
 _NAMED = 3  # columns that a heading names
-
-# The browser is told not to fetch anything, should a name ever slip through as markup.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(release: Release | Table, *, title: str | None = None, source: str | None = None) -> str:
@@ -53,20 +50,7 @@ def page(release: Release | Table, *, title: str | None = None, source: str | No
             ),
         ),
     ]
-    head = "\n".join(
-        [
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f'<meta name="generator" content="hubermean {__version__}">',
-            '<link rel="icon" href="data:,">',
-            tag("title", safe(heading)),
-            f"<style>{STYLE}</style>",
-        ]
-    )
-    body = tag("main", "\n", "\n".join(parts), "\n")
-    return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+    return document(heading, parts)
 
 
 def _heading(subject: Subject) -> str:
@@ -97,7 +81,7 @@ def _warnings(subject: Subject) -> list[str]:
     if not subject.parameters.get("insecure_noise"):
         return []
     told = "Made with seeded noise, for tests: this page is not private."
-    return [_section(None, tag("p", safe(told)), kind="warning")]
+    return [section(None, tag("p", safe(told)), kind="warning")]
 
 
 def _answer(subject: Subject) -> str:
@@ -128,10 +112,10 @@ def _single(subject: Subject) -> str:
     if line.wide is not None or len(points) > 1:
         content.append(_intervals(subject, points))
     else:
-        content.append(_note(NO_INTERVAL))
+        content.append(note(NO_INTERVAL))
     if not all_shown:
         content.append(_drawn([f"the first {SHOWN} of {len(subject.columns):,} columns"]))
-    return _section(None, *content)
+    return section(None, *content)
 
 
 def _intervals(subject: Subject, points: Sequence[Point]) -> str:
@@ -186,7 +170,7 @@ def _groups(subject: Subject) -> str:
         left.append(f"the first {COLUMNS_DRAWN} of {len(subject.columns):,} columns")
     if left:
         content.append(_drawn(left))
-    return _section(None, *content)
+    return section(None, *content)
 
 
 def _all_rows(subject: Subject) -> list[str]:
@@ -201,16 +185,16 @@ def _all_rows(subject: Subject) -> list[str]:
         if subject.behind is not None:
             headings.append(subject.behind)
         rows = [_group_row(line, len(subject.columns), subject.behind is not None) for line in subject.lines]
-        table = _table(headings, rows, words=len(subject.by), caption=f"{subject.what} of each group")
-        return [_section("All groups", table)]
+        listed = table(headings, rows, words=len(subject.by), caption=f"{subject.what} of each group")
+        return [section("All groups", listed)]
     if len(subject.columns) <= SHOWN:
         return []
     (line,) = subject.lines
     rows = [
-        tag("tr", tag("th", safe(name), scope="row"), *map(_number_cell, line.written(column)))
+        tag("tr", tag("th", safe(name), scope="row"), *map(number_cell, line.written(column)))
         for column, name in enumerate(subject.columns)
     ]
-    return [_section("All columns", _table(["column", subject.what, level], rows, words=1))]
+    return [section("All columns", table(["column", subject.what, level], rows, words=1))]
 
 
 def _group_row(line: Line, columns: int, behind: bool) -> str:
@@ -220,7 +204,7 @@ def _group_row(line: Line, columns: int, behind: bool) -> str:
         return tag("tr", *names, tag("td", safe(f"not released: {line.reason}"), colspan=span))
     cells = [cell for column in range(columns) for cell in line.written(column)]
     cells += [line.behind] if behind else []
-    return tag("tr", *names, *map(_number_cell, cells))
+    return tag("tr", *names, *map(number_cell, cells))
 
 
 # --- what stands behind it --------------------------------------------------------------------------------------------
@@ -230,7 +214,7 @@ def _promise(subject: Subject) -> str:
     words = [tag("p", safe(paragraph)) for paragraph in in_plain_words(subject)]
     words.append(tag("p", safe(f"In one sentence: {subject.promise}"), class_="note"))
     items = [tag("li", tag("strong", safe(what)), " ", safe(why)) for what, why in NOT_COVERED]
-    return _section("What is promised", *words, tag("h3", "What is not covered"), tag("ul", *items))
+    return section("What is promised", *words, tag("h3", "What is not covered"), tag("ul", *items))
 
 
 def _budget(subject: Subject) -> str:
@@ -245,7 +229,7 @@ def _budget(subject: Subject) -> str:
     if not has_stages(subject.spent):
         told = f"All of epsilon = {number(subject.epsilon)} was spent at once"
         on = f", on {entries[0].what}." if entries else "."
-        return _section(heading, tag("p", safe(told + on)), delta)
+        return section(heading, tag("p", safe(told + on)), delta)
     unit, whole = entries[0].unit, sum(entry.amount for entry in entries)
     shares = [entry.amount / whole for entry in entries]
     amounts = shown_amounts([entry.amount for entry in entries])
@@ -264,15 +248,15 @@ def _budget(subject: Subject) -> str:
             aria_hidden="true",
         )
         name = tag("th", key, safe(entry.what), scope="row")
-        rows.append(tag("tr", name, _number_cell(amount), _number_cell(percent)))
+        rows.append(tag("tr", name, number_cell(amount), number_cell(percent)))
     chart = bar(told_shares, name="budget", title=f"What {unit} was spent on")
     rho = ""
     if unit == "rho":
-        rho = _note(
+        rho = note(
             "Rho is the concentrated budget that epsilon and delta buy together: in it, many steps add up to less."
         )
-    table = _table(["spent on", unit, "share"], rows, words=1)
-    return _section(heading, tag("figure", chart), table, rho, delta)
+    listed = table(["spent on", unit, "share"], rows, words=1)
+    return section(heading, tag("figure", chart), listed, rho, delta)
 
 
 def _facts(subject: Subject) -> str:
@@ -282,36 +266,11 @@ def _facts(subject: Subject) -> str:
     if subject.n_users is not None:
         given.append(("users (public)", f"{subject.n_users:,}"))
     given += [(name.replace("_", " "), readable(one)) for name, one in subject.parameters.items()]
-    rows = [tag("tr", tag("th", safe(name), scope="row"), tag("td", safe(one))) for name, one in given]
-    return _section("Parameters", tag("table", tag("tbody", *rows), class_="facts"))
-
-
-def _section(heading: str | None, *content: str, kind: str | None = None) -> str:
-    title = [tag("h2", safe(heading))] if heading is not None else []
-    return tag("section", *title, *content, class_=kind)
+    return section("Parameters", facts_table(given))
 
 
 def _drawn(parts: Sequence[str]) -> str:
-    return _note(f"Drawn are {' and '.join(parts)}; all are in the table below.")
-
-
-def _note(text: str) -> str:
-    return tag("p", safe(text), class_="note")
-
-
-def _number_cell(text: str) -> str:
-    return tag("td", safe(text), class_="number")
-
-
-def _table(headings: Sequence[str], rows: Iterable[str], *, words: int, caption: str | None = None) -> str:
-    """The first columns hold words, the others numbers."""
-    cells = [
-        tag("th", safe(heading), scope="col", class_="number" if position >= words else None)
-        for position, heading in enumerate(headings)
-    ]
-    title = [tag("caption", safe(caption))] if caption is not None else []
-    inner = tag("table", *title, tag("thead", tag("tr", *cells)), tag("tbody", *rows))
-    return tag("div", inner, class_="scroll")
+    return note(f"Drawn are {' and '.join(parts)}; all are in the table below.")
 
 
 def _counted(count: int, noun: str) -> str:

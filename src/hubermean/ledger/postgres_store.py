@@ -1,0 +1,165 @@
+"""A ledger in a PostgreSQL database, for a team: the same tables, one writer at a time by a lock on the last head."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable
+from hubermean.ledger.entries import GENESIS
+from hubermean.ledger.store import SCHEMA, WHOLE, Rows
+
+_MAKING = 0x48624D6E  # the number of the lock that makers of the tables take
+_VERSIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        "CREATE TABLE hubermean_schema (version INTEGER PRIMARY KEY)",
+        "CREATE TABLE hubermean_entries (number BIGINT PRIMARY KEY, dataset TEXT NOT NULL, kind TEXT NOT NULL, "
+        "body TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
+        "CREATE TABLE hubermean_heads (name TEXT PRIMARY KEY, number BIGINT NOT NULL, digest TEXT NOT NULL)",
+        f"INSERT INTO hubermean_heads (name, number, digest) VALUES ('{WHOLE}', 0, '{GENESIS}')",
+    ),
+    2: (
+        "CREATE TABLE hubermean_answers (question TEXT PRIMARY KEY, number BIGINT NOT NULL)",
+        "CREATE FUNCTION hubermean_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'entries are append-only'; END $$",
+        "CREATE TRIGGER hubermean_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON hubermean_entries "
+        "FOR EACH STATEMENT EXECUTE FUNCTION hubermean_append_only()",
+    ),
+}
+"""What each version of the schema added."""
+_TABLES = ("hubermean_entries", "hubermean_heads", "hubermean_answers", "hubermean_schema")
+# A server that does not answer must not hold a release up for ever.
+_SETTINGS = (
+    "SET lock_timeout = '120s'",
+    "SET statement_timeout = '300s'",
+    "SET idle_in_transaction_session_timeout = '300s'",
+    "SET synchronous_commit = on",
+    "SET standard_conforming_strings = on",
+)
+_CONNECTING = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+_NO_TABLE = "42P01"
+_DAMAGED = ("22", "23", "42", "P0", "XX")  # classes of states: data, constraint, schema, trigger, internal
+
+
+class PostgresStore:
+    """A database, by its URL."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg  # noqa: F401 - the driver, needed later
+            from sqlalchemy import create_engine, event, make_url
+            from sqlalchemy.exc import ArgumentError
+        except ModuleNotFoundError:
+            raise InputError(
+                "a ledger in PostgreSQL needs two more packages; run pip install 'hubermean[postgres]'"
+            ) from None
+        problem = False
+        try:
+            parsed = make_url(url).set(drivername="postgresql+psycopg")
+            port = "" if parsed.port is None else f":{parsed.port}"
+            self.place = f"postgresql://{parsed.host or ''}{port}/{parsed.database or ''}"
+            self._engine = create_engine(
+                parsed, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=_CONNECTING
+            )
+        except (ArgumentError, ValueError, TypeError):
+            problem = True
+        if problem:  # outside the handler: its error may quote the password
+            raise InputError(
+                "the URL of the ledger cannot be read; write postgresql://user:password@host:port/database"
+            )
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+
+        @event.listens_for(self._engine, "connect")
+        def prepare(connection: Any, _: Any) -> None:
+            with connection.cursor() as cursor:
+                for setting in _SETTINGS:
+                    cursor.execute(setting)
+            connection.commit()
+
+    def create(self) -> None:
+        with self._transaction("READ COMMITTED") as rows:
+            rows.execute(f"SELECT pg_advisory_xact_lock({_MAKING})")
+            version = _version(rows)
+            if version > SCHEMA:
+                raise InputError(f"{self.place} was made by a newer hubermean; upgrade to use it")
+            for number in range(version + 1, SCHEMA + 1):
+                for statement in _VERSIONS[number]:
+                    rows.execute(statement)
+            if version == 1:
+                rows.remember_all()
+            if version < SCHEMA:
+                rows.execute("DELETE FROM hubermean_schema")
+                rows.execute("INSERT INTO hubermean_schema (version) VALUES (:version)", version=SCHEMA)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Rows]:
+        with self._transaction("REPEATABLE READ") as rows:
+            yield rows
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Rows]:
+        with self._transaction("READ COMMITTED") as rows:
+            # Whoever holds this row is the only writer; the others see what it wrote once they get it.
+            rows.execute("SELECT number FROM hubermean_heads WHERE name = :name FOR UPDATE", name=WHOLE)
+            yield rows
+
+    def faults(self) -> list[str]:
+        with self.reading() as rows:
+            found = rows.execute(
+                "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'hubermean_entries'::regclass "
+                "AND tgname = 'hubermean_append_only' AND tgenabled = 'O'"
+            )
+            others = rows.execute(
+                "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgname <> 'hubermean_append_only' "
+                "AND tgrelid IN (SELECT oid FROM pg_class WHERE relname = ANY(:tables))",
+                tables=list(_TABLES),
+            )
+        faults = [] if found[0][0] else ["the trigger that keeps entries from being changed is gone"]
+        return faults + (["a trigger that is not the ledger's stands on its tables"] if others[0][0] else [])
+
+    def close(self) -> None:
+        self._engine.dispose(close=self._process == os.getpid())
+        self._process = os.getpid()
+
+    @contextlib.contextmanager
+    def _transaction(self, isolation: str) -> Iterator[Rows]:
+        from sqlalchemy import text
+        from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+        with self._lock:
+            if self._process != os.getpid():  # connections from before a fork belong to the parent
+                self.close()
+            try:
+                with self._engine.connect().execution_options(isolation_level=isolation) as connection:
+
+                    def execute(statement: str, **parameters: Any) -> Sequence[Sequence[Any]]:
+                        result = connection.execute(text(statement), parameters)
+                        return [tuple(row) for row in result] if result.returns_rows else []
+
+                    with connection.begin():
+                        yield Rows(execute)
+                return
+            except DBAPIError as error:
+                state = getattr(error.orig, "sqlstate", None) or ""
+            except (SQLAlchemyError, OSError, UnicodeError):
+                state = ""
+            # Raised outside the handlers: the driver's errors quote the URL and the statement.
+            self.close()
+        if state == _NO_TABLE:
+            raise InputError(f"there is no ledger in {self.place}; make one with hubermean ledger init")
+        if state[:2] in _DAMAGED:
+            raise LedgerDamaged(f"the ledger in {self.place} is damaged; see hubermean ledger verify")
+        raise LedgerUnavailable(
+            f"the ledger in {self.place} cannot be reached; check the server, the address and the password"
+        )
+
+
+def _version(rows: Rows) -> int:
+    if rows.execute("SELECT to_regclass('hubermean_schema')")[0][0] is None:
+        return 0
+    found = rows.execute("SELECT version FROM hubermean_schema")
+    return int(found[0][0]) if found else 0

@@ -1,0 +1,201 @@
+"""A release as a ledger keeps it, and back: every number to the last bit, and nothing that is not in the release."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.errors import InputError, LedgerDamaged
+from hubermean.relations import Neighbors
+from hubermean.release import DEFAULT_LEVEL, Denominator, Interval, Release
+from hubermean.release_table import ReleaseTable
+from hubermean.spending import Spent
+
+Floats = NDArray[np.float64]
+Number = float | str | None
+
+LEVELS = (0.5, 0.8, 0.9, DEFAULT_LEVEL, 0.99)
+"""Levels at which intervals are kept: the rule behind them is code, which a file must not bring along."""
+
+
+def recorded(release: Release | ReleaseTable) -> dict[str, Any]:
+    """As plain data, for `restored`."""
+    shared = {
+        "columns": list(release.columns),
+        "epsilon": release.epsilon,
+        "delta": release.delta,
+        "neighbors": release.neighbors.value,
+        "mechanism": release.mechanism,
+        "per": release.per,
+        "statistic": release.statistic,
+        "parameters": dict(release.parameters),
+        "spent": [asdict(entry) for entry in release.spent],
+    }
+    return shared | (_one(release) if isinstance(release, Release) else _table(release))
+
+
+def restored(kept: Mapping[str, Any]) -> Release | ReleaseTable:
+    """What `recorded` was made of; LedgerDamaged where it is nothing of the kind."""
+    try:
+        shared: dict[str, Any] = {
+            "columns": tuple(map(_text, kept["columns"])),
+            "epsilon": float(kept["epsilon"]),
+            "delta": float(kept["delta"]),
+            "neighbors": Neighbors(kept["neighbors"]),
+            "mechanism": _text(kept["mechanism"]),
+            "per": _text(kept["per"]),
+            "statistic": _text(kept["statistic"]),
+            "parameters": dict(kept["parameters"]),
+            "spent": tuple(Spent(**entry) for entry in kept["spent"]),
+        }
+        return _restored_table(kept, shared) if "by" in kept else _restored_one(kept, shared)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        pass
+    raise LedgerDamaged("a recorded release cannot be read")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptIntervals:
+    """Intervals of a recorded release, at the levels that were kept. Arrays are of shape (groups, columns)."""
+
+    kept: Mapping[float, tuple[Floats, Floats]]
+    covers: str
+
+    def ends(self, level: float) -> tuple[Floats, Floats]:
+        if level not in self.kept:
+            known = ", ".join(f"{one:g}" for one in self.kept)
+            raise InputError(
+                f"a recorded release has its intervals at levels {known} alone; use one of these"
+            )
+        return self.kept[level]
+
+    def at(self, level: float) -> Interval:
+        low, high = (tuple(ends[0].tolist()) for ends in self.ends(level))
+        return Interval(level=level, low=low, high=high, covers=self.covers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptDenominators:
+    kept: tuple[Denominator, ...]
+
+    def denominators(self) -> list[Denominator]:
+        return list(self.kept)
+
+
+def _one(release: Release) -> dict[str, Any]:
+    details = {level: release.interval_details(level) for level in LEVELS}
+    first = details[DEFAULT_LEVEL]
+    return {
+        "values": list(release.values),
+        "n_users": release.n_users,
+        "denominator": release.denominator and asdict(release.denominator),
+        "intervals": None
+        if first is None
+        else {
+            "covers": first.covers,
+            "ends": [[level, [_plain(one.low)], [_plain(one.high)]] for level, one in details.items() if one],
+        },
+    }
+
+
+def _restored_one(kept: Mapping[str, Any], shared: dict[str, Any]) -> Release:
+    denominator = kept["denominator"]
+    return Release(
+        **shared,
+        values=tuple(map(float, kept["values"])),
+        n_users=kept["n_users"],
+        interval_rule=_restored_intervals(kept["intervals"]),
+        denominator=None if denominator is None else Denominator(**denominator),
+    )
+
+
+def _table(release: ReleaseTable) -> dict[str, Any]:
+    intervals = None
+    if release.intervals is not None:
+        ends = [(level, release.intervals.ends(level)) for level in LEVELS]
+        intervals = {
+            "covers": release.intervals.covers,
+            "ends": [[level, _listed(low), _listed(high)] for level, (low, high) in ends],
+        }
+    return {
+        "by": list(release.by),
+        "keys": [[_key(one) for one in key] for key in release.keys],
+        "values": _listed(release.values),
+        "max_groups": release.max_groups,
+        "public_keys": release.public_keys,
+        "refusals": [[row, reason] for row, reason in release.refusals.items()],
+        "denominators": [asdict(one) for one in release.denominators],
+        "intervals": intervals,
+    }
+
+
+def _restored_table(kept: Mapping[str, Any], shared: dict[str, Any]) -> ReleaseTable:
+    denominators = tuple(Denominator(**one) for one in kept["denominators"])
+    columns = len(shared["columns"])
+    return ReleaseTable(
+        **shared,
+        by=tuple(map(_text, kept["by"])),
+        keys=tuple(tuple(_restored_key(one) for one in key) for key in kept["keys"]),
+        values=_array(kept["values"], columns),
+        max_groups=int(kept["max_groups"]),
+        public_keys=bool(kept["public_keys"]),
+        refusals={int(row): _text(reason) for row, reason in kept["refusals"]},
+        intervals=_restored_intervals(kept["intervals"], columns),
+        measured=KeptDenominators(kept=denominators) if denominators else None,
+    )
+
+
+def _restored_intervals(kept: Mapping[str, Any] | None, columns: int = -1) -> KeptIntervals | None:
+    if kept is None:
+        return None
+    ends = {float(level): (_array(low, columns), _array(high, columns)) for level, low, high in kept["ends"]}
+    return KeptIntervals(kept=ends, covers=_text(kept["covers"]))
+
+
+def _listed(numbers: Floats) -> list[list[Number]]:
+    return [_plain(row) for row in numbers.tolist()]
+
+
+def _plain(numbers: Sequence[float]) -> list[Number]:
+    """JSON has no NaN, which stands for a group without a value, and no infinity."""
+    return [one if math.isfinite(one) else None if math.isnan(one) else str(one) for one in numbers]
+
+
+def _array(rows: Sequence[Sequence[Number]], columns: int) -> Floats:
+    numbers = np.array([[math.nan if one is None else float(one) for one in row] for row in rows])
+    return numbers.reshape(len(rows), columns) if len(rows) else np.empty((0, max(columns, 0)))
+
+
+_KEYS: dict[str, tuple[type, Any]] = {
+    "date": (datetime.date, datetime.date.fromisoformat),
+    "decimal": (decimal.Decimal, decimal.Decimal),
+    "uuid": (uuid.UUID, uuid.UUID),
+}
+
+
+def _key(key: Any) -> Any:
+    for name, (kind, _) in _KEYS.items():
+        if isinstance(key, kind):
+            return {name: str(key)}
+    return key if isinstance(key, str | int) else str(key)
+
+
+def _restored_key(kept: Any) -> Any:
+    if isinstance(kept, dict):
+        ((name, text),) = kept.items()
+        return _KEYS[name][1](text)
+    return kept
+
+
+def _text(kept: Any) -> str:
+    if not isinstance(kept, str):
+        raise TypeError("no text")
+    return kept

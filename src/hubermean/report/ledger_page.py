@@ -1,0 +1,169 @@
+"""`ledger_page`: the budgets of all data sets, and what they were spent on, as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from hubermean.readable import number, one_sided, printable
+from hubermean.report.chart import bar
+from hubermean.report.document import document, facts_table, note, number_cell, section, table
+from hubermean.report.markup import safe, tag
+
+MOST_ROWS = 500
+"""Charges that are listed for a data set; the JSON has them all."""
+
+_OUTCOMES = {
+    "released": "released",
+    "not-released": "not released: the mechanism's own test said no",
+    "failed": "interrupted by an error; the charge counts",
+}
+
+
+def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") -> str:
+    """A page of what `hubermean.ledger.export` gives; it holds nothing else."""
+    verdict = exported["verification"]
+    entries = exported["entries"]
+    parts = [
+        tag(
+            "header",
+            tag("h1", safe(title)),
+            tag("p", safe(f"As of {exported['made_at']}, {verdict['entries']:,} entries."), class_="sub"),
+        ),
+        _verdict(verdict),
+        *(
+            _dataset(place, dataset, [entry for entry in entries if entry["dataset"] == dataset["dataset"]])
+            for place, dataset in enumerate(exported["datasets"])
+        ),
+        tag(
+            "footer",
+            safe(
+                f"Made with {exported['made_with']}. All that this page holds was public before or was released under "
+                "the budgets above."
+            ),
+        ),
+    ]
+    return document(title, parts)
+
+
+def _verdict(verdict: Mapping[str, Any]) -> str:
+    remarks = [note(f"Note: {remark}.") for remark in verdict["remarks"]]
+    if not verdict["sound"]:
+        faults = [
+            f"entry {one['entry']}: {one['what']}" if one["entry"] else one["what"]
+            for one in verdict["faults"]
+        ]
+        items = [tag("li", safe(fault)) for fault in faults]
+        return section(
+            "Damaged",
+            tag("p", safe("This ledger is not as it was written. Release nothing against it.")),
+            tag("ul", *items),
+            *remarks,
+            kind="warning",
+        )
+    told = "Every entry is as it was written, and follows from the one before. The last one's digest is"
+    return section("Verified", tag("p", safe(told), " ", tag("code", safe(verdict["head"])), "."), *remarks)
+
+
+def _dataset(place: int, dataset: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> str:
+    unit = dataset["unit"]
+    total, spent, left = (Decimal(dataset[name]["loss"]) for name in ("total", "spent", "left"))
+    shares = [
+        (f"spent: {one_sided(spent, up=True)}", float(spent / total), 0),
+        (f"left: {one_sided(left, up=False)}", float(left / total), 7),
+    ]
+    heroes = [
+        _hero(f"{unit} left", one_sided(left, up=False)),
+        _hero(f"{unit} spent", one_sided(spent, up=True)),
+        _hero("of", one_sided(total, up=False)),
+    ]
+    chart = bar(shares, name=f"budget{place}", title=f"{unit} spent and left")
+    deltas = {name: Decimal(dataset[name]["delta"]) for name in ("total", "spent", "left")}
+    facts = [
+        ("total", f"epsilon = {number(dataset['epsilon'])}, delta = {number(dataset['delta'])}"),
+        ("about", dataset["neighbors"]),
+        (
+            "a user is told by",
+            ", ".join(dataset["user"]) if dataset["user"] else "decided by the first release",
+        ),
+        ("costs add up", dataset["composition"]),
+        ("opened", dataset["opened"]),
+    ]
+    if deltas["total"] > 0:
+        facts.append(
+            (
+                "delta spent",
+                f"{one_sided(deltas['spent'], up=True)} of {one_sided(deltas['total'], up=False)}",
+            )
+        )
+    if dataset["composition"] != "basic":
+        come_to = f"epsilon = {one_sided(Decimal(dataset['spent_epsilon']), up=True)}"
+        facts.append(
+            ("spent comes to", f"{come_to}, delta = {one_sided(Decimal(dataset['spent_delta']), up=True)}")
+        )
+    return section(
+        dataset["dataset"],
+        tag("div", *heroes, class_="heroes several"),
+        tag("figure", chart),
+        facts_table(facts),
+        *_charges(entries, unit),
+    )
+
+
+def _hero(label: str, value: str) -> str:
+    return tag("div", tag("div", safe(label), class_="label"), tag("div", safe(value), class_="value"))
+
+
+def _charges(entries: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
+    outcomes = {entry["content"].get("charge"): entry for entry in entries if entry["kind"] in _OUTCOMES}
+    charges = [entry for entry in entries if entry["kind"] in ("charged", "spent")]
+    refused = sum(entry["kind"] == "refused" for entry in entries)
+    rows = [_row(entry, outcomes.get(entry["number"])) for entry in charges[-MOST_ROWS:]]
+    parts = []
+    if rows:
+        headings = ["entry", "when", "what", "came out", unit, "delta"]
+        parts = [tag("h3", safe("Charges")), table(headings, rows, words=4)]
+    if len(charges) > MOST_ROWS:
+        parts.append(note(f"Listed are the last {MOST_ROWS} of {len(charges):,} charges."))
+    if refused:
+        parts.append(note(f"Asked for {refused:,} times beyond what was left; nothing was released then."))
+    return parts
+
+
+def _row(charge: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> str:
+    content = charge["content"]
+    cost = content["cost"]
+    words = (
+        str(charge["number"]),
+        content["at"],
+        asked_in_words(content["asked"]),
+        outcome_in_words(charge, outcome),
+    )
+    numbers = (one_sided(Decimal(cost["loss"]), up=True), one_sided(Decimal(cost["delta"]), up=True))
+    return tag("tr", *(tag("td", safe(word)) for word in words), *map(number_cell, numbers))
+
+
+def asked_in_words(asked: Mapping[str, Any]) -> str:
+    """What was asked, in a few words."""
+    if asked.get("statistic") == "elsewhere":
+        return printable(str(asked.get("note") or ""))
+    columns = ", ".join(map(str, asked.get("columns", ())))
+    by = f" by {', '.join(map(str, asked['by']))}" if asked.get("by") else ""
+    what = f"{asked.get('statistic')} of {columns}{by}, {asked.get('mechanism')}"
+    return printable(f"{what}, from {asked.get('source')}")
+
+
+def outcome_in_words(charge: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> str:
+    """What came of a charge."""
+    if charge["kind"] == "spent":
+        return "released elsewhere"
+    if outcome is None:
+        return "no outcome recorded; the charge counts"
+    release = outcome["content"].get("release")
+    if outcome["kind"] != "released" or not isinstance(release, dict):
+        return _OUTCOMES[outcome["kind"]]
+    if "by" in release:
+        return f"{len(release['keys']):,} groups"
+    values = [number(value) for value in release["values"][:3]]
+    return ", ".join(values) + (", ..." if len(release["values"]) > 3 else "")
