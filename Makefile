@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all check bench accuracy tuning peers hostile scaling groups experiments gallery screenshots tutorial docs wheel clean
+.PHONY: help demo postgres test test-all check bench accuracy tuning peers hostile scaling groups experiments gallery screenshots tutorial docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -15,11 +15,14 @@ help:  ## list the targets
 demo: $(READY)  ## a private mean of real data by person, from a fresh machine
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## the test suite
+test: $(READY) postgres  ## the test suite
 	$(BIN)/python -m pytest -n 2 -q
 
-test-all: $(READY)  ## the test suite with its slow statistical parts
+test-all: $(READY) postgres  ## the test suite with its slow statistical parts
 	$(BIN)/python -m pytest -n 2 -q -m ""
+
+postgres:  ## the PostgreSQL server that tests start, from Debian's packages, unless there is one
+	@scripts/install-postgres
 
 check: $(READY)  ## format, lint, types, and who may import what
 	$(BIN)/ruff format --check .

@@ -13,7 +13,7 @@ from typing import Any
 
 from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable
 from hubermean.ledger.entries import GENESIS, LARGEST_BODY
-from hubermean.ledger.store import SCHEMA, WHOLE, Rows
+from hubermean.ledger.store import SCHEMA, WHOLE, OldRows, Rows
 
 APPLICATION = 0x48624D6E
 """Marks the file as a ledger of ours, in its header."""
@@ -86,7 +86,8 @@ class SqliteStore:
             connection = self._opened(write=False)
             connection.execute("BEGIN")
             try:
-                yield Rows(_execute(connection))
+                kind = OldRows if _version(connection) < 2 else Rows
+                yield kind(_execute(connection))
             finally:
                 _roll_back(connection)
 
@@ -129,9 +130,8 @@ class SqliteStore:
             version = _version(connection)
             if version == 0:
                 raise LedgerDamaged(f"{self.place} is no ledger, or is damaged")
-            if version > SCHEMA:
-                raise InputError(f"{self.place} was made by a newer hubermean; upgrade to use it")
-            if writable and version < SCHEMA:
+            self._require_not_newer(version)
+            if (writable or write) and version < SCHEMA:
                 _enter(connection, self._migrate)
             _require_known(connection, self.place)
         except BaseException:
@@ -174,6 +174,11 @@ class SqliteStore:
             raise InputError(
                 f"{self.place} holds something else than a ledger; name another file, or a new one"
             )
+        self._require_not_newer(_version(connection))
+
+    def _require_not_newer(self, version: int) -> None:
+        if version > SCHEMA:
+            raise InputError(f"{self.place} was made by a newer hubermean; upgrade to use it")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """From whatever version there is, none included, to this one, in the transaction that is under way."""
@@ -200,6 +205,8 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             code = getattr(error, "sqlite_errorcode", None)
             primary = None if code is None else code & 0xFF
+        except (UnicodeError, OverflowError):  # names of tables, or numbers, that are none
+            primary = sqlite3.SQLITE_CORRUPT
         self.close()
         if primary in _DAMAGED:
             raise LedgerDamaged(

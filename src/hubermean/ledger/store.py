@@ -145,6 +145,17 @@ class Rows:
         )
 
 
+class OldRows(Rows):
+    """Of a ledger of the first version that may only be read: its answers are worked out each time."""
+
+    def answer(self, question: str) -> Entry | None:
+        number = self.answers().get(question)
+        return None if number is None else self.entry(number)
+
+    def answers(self) -> dict[str, int]:
+        return answers_of(self.entries())
+
+
 def answers_of(entries: Iterable[Entry]) -> dict[str, int]:
     """Which entry answers which question."""
     return {entry.text_of("question"): entry.number for entry in entries if entry.kind in ANSWERS}

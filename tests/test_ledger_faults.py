@@ -1,0 +1,453 @@
+"""Crashes, crowds, full disks and cut cables: no value leaves without its charge, and no charge is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import hubermean as hm
+from hubermean.ledger import ledger as ledger_module
+from hubermean.ledger.export import exported
+from hubermean.ledger.store import SCHEMA
+from postgres_server import Cable, Server
+
+TESTS = Path(__file__).parent
+OLD = TESTS / "data" / "ledger-schema-1.sqlite"
+PROGRAM = str(Path(sys.executable).with_name("hubermean"))
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+MEANS = np.array([1.0, 2.0, 3.0])
+
+
+def ask(ledger: Any, question: str = "q", epsilon: float = 0.25) -> hm.Release:
+    return hm.mean_of_user_means(
+        MEANS, epsilon=epsilon, bounds=(0, 9), ledger=ledger, dataset="d", question=question
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"u": list(range(50)), "v": [float(k % 10) for k in range(50)]}), path)
+    return path
+
+
+def opened(place: str, epsilon: float = 1.0) -> None:
+    with hm.Ledger(place) as ledger:
+        ledger.init("d", epsilon=epsilon)
+
+
+def kinds(place: str) -> list[str]:
+    with hm.Ledger(place) as ledger:
+        return [entry.kind for entry in ledger.entries()]
+
+
+# --- kill -9 ----------------------------------------------------------------------------------------------------------
+
+
+def killed(place: str, data: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    opened(place, epsilon=1000.0)
+    command = [sys.executable, str(TESTS / "kill_points.py"), place, str(data), *options]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD}
+    )
+
+
+def check_killed(place: str, data: Path, *options: str) -> dict[str, Any]:
+    ended = killed(place, data, *options)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    assert found["sound"]
+    assert found["exact"]
+    assert found["statements"] > 800
+    assert {"account", "api", "ledger", "releasing", "showing", "clipped", "store"} <= set(found["modules"])
+    # Before the charge, after it, after the record: all were met.
+    assert {"nothing", "charged", "recorded"} <= set(found["became"])
+    return found
+
+
+def test_a_release_that_is_killed_at_any_statement_leaves_no_value_without_a_charge(
+    place: str, data: Path
+) -> None:
+    """A sample of the statements; all of them below."""
+    check_killed(place, data, "--every", "23")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["first", "last"])
+def test_a_release_is_killed_at_every_statement(place: str, data: Path, run: str) -> None:
+    found = check_killed(place, data, *(["--last"] if run == "last" else []))
+    assert found["killed"] == found["statements"]
+    assert found["became"]["printed"] > 0
+
+
+def test_the_kill_test_would_see_a_late_charge(tmp_path: Path, data: Path) -> None:
+    ended = killed(str(tmp_path / "l.sqlite"), data, "--every", "9", "--charge-late")
+    assert ended.returncode != 0
+    assert "a value left without a charge" in ended.stderr
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+def crowd(place: str, processes: int, requests: int, *, total: int, kill: int = 0) -> list[list[str]]:
+    """What processes printed that asked a budget of `total` answers at once; the first `kill` of them get SIGKILL."""
+    opened(place, epsilon=total * 0.125)
+    program = [sys.executable, str(TESTS / "ledger_worker.py"), place]
+    workers = [
+        subprocess.Popen(
+            [*program, f"worker {number}", str(requests), "0.125"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **ONE_THREAD},
+        )
+        for number in range(processes)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for number, worker in enumerate(workers[:kill]):
+        time.sleep(0.05 * (number + 1))
+        worker.send_signal(signal.SIGKILL)
+    said = []
+    for number, worker in enumerate(workers):
+        printed, _ = worker.communicate(timeout=1200)
+        said.append(printed.splitlines())
+        assert number < kill or worker.returncode == 0
+    return said
+
+
+def check_crowd(place: str, said: list[list[str]], *, total: int) -> int:
+    """Charges never above the total, every value that left with its charge and its record, and the chain sound."""
+    with hm.Ledger(place) as ledger:
+        verification = ledger.verify()
+        assert verification.sound, verification.faults
+        entries = {entry.number: entry for entry in ledger.entries()}
+        spent = ledger.dataset("d").spent.loss
+    charges = [entry for entry in entries.values() if entry.kind == "charged"]
+    assert spent == len(charges) * Decimal("0.125") <= total * Decimal("0.125")
+    answers = [
+        line.split() for lines in said for line in lines if line[:1].isdigit() and line.count(" ") == 1
+    ]
+    for number, value in answers:
+        entry = entries[int(number)]
+        assert entry.kind == "released"
+        assert repr(entry.content["release"]["values"][0]) == value
+        assert entries[entry.content["charge"]].kind == "charged"
+    assert len({number for number, _ in answers}) == len(answers)
+    return len(answers)
+
+
+@pytest.mark.parametrize(("processes", "requests"), [(2, 40), (20, 8)])
+def test_processes_at_once_never_pass_the_total(place: str, processes: int, requests: int) -> None:
+    total = processes * requests // 2
+    said = crowd(place, processes, requests, total=total)
+    assert check_crowd(place, said, total=total) == total
+    assert sum(line == "exhausted" for lines in said for line in lines) == processes * requests - total
+
+
+@pytest.mark.slow
+def test_twenty_processes_ask_two_hundred_times_each(place: str) -> None:
+    said = crowd(place, 20, 200, total=3000)
+    assert check_crowd(place, said, total=3000) == 3000
+
+
+def test_processes_that_are_killed_at_any_moment_take_nothing_with_them(place: str) -> None:
+    said = crowd(place, 8, 40, total=200, kill=5)
+    check_crowd(place, said, total=200)
+
+
+# --- disks ------------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False, **options)
+
+
+def release_by_command(
+    place: Path, data: Path, question: str, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    known = ["--user", "u", "--value", "v", "--bounds", "0", "9", "--per", "user", "--json"]
+    paid = ["--epsilon", "0.001", "--ledger", str(place), "--dataset", "d", "--question", question]
+    return run("release", str(data), *known, *paid, **options)
+
+
+def test_a_full_disk_never_lets_a_value_out_unpaid(tmp_path: Path, data: Path) -> None:
+    """The system refuses to let any file grow past a size; all sizes from none to enough are tried."""
+    place = tmp_path / "l.sqlite"
+    opened(str(place))
+    seen = set()
+    for size in [0, 1, 100, *range(1000, 40_000, 3000)]:
+        copy = tmp_path / f"copy{size}.sqlite"
+        shutil.copy(place, copy)
+        question = f"at {size}"
+
+        def limit(size: int = size) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+        ended = release_by_command(copy, data, question, preexec_fn=limit)
+        with hm.Ledger(copy) as ledger:
+            assert ledger.verify().sound
+            found = [entry.kind for entry in ledger.entries()]
+        seen.add(ended.returncode)
+        if ended.returncode == 0:
+            assert found == ["opened", "charged", "released"]
+        elif ended.returncode == 74:  # paid, handed over, and not kept
+            assert json.loads(ended.stdout)["released"] is True
+            assert found == ["opened", "charged"]
+        else:
+            assert ended.returncode == 2, ended.stderr
+            assert json.loads(ended.stdout)["released"] is False
+            assert "cannot be used: the disk" in ended.stderr
+            assert ended.stderr.count("\n") == 1
+            assert "released" not in found
+    assert seen >= {0, 2}
+
+
+def test_a_disk_that_fills_up_after_the_charge_costs_no_answer(tmp_path: Path) -> None:
+    """SQLite itself is told that the file may not grow: the record of a long release does not fit any more."""
+    place = tmp_path / "l.sqlite"
+    opened(str(place))
+    many = np.tile(np.arange(4.0)[:, None], (1, 400))
+    with hm.Ledger(place) as ledger:
+        ask(ledger, "first")
+        connection = ledger._store._connection  # type: ignore[attr-defined]
+        connection.execute(
+            f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0] + 1}"
+        )
+        options: dict[str, Any] = {"bounds": (0, 9), "epsilon": 0.25, "delta": 1e-6}
+        ledger.init("e", epsilon=1, delta=1e-5)
+        connection = ledger._store._opened(write=True)  # type: ignore[attr-defined]
+        connection.execute(
+            f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0] + 1}"
+        )
+        with pytest.warns(hm.NotRecorded):
+            release = hm.mean_of_user_means(many, ledger=ledger, dataset="e", question="long", **options)
+        assert len(release.values) == 400
+    assert kinds(str(place))[-1] == "charged"
+    with hm.Ledger(place) as ledger:
+        assert ledger.verify().sound
+
+
+def in_a_child(work: Callable[[], Any], *, read_only: Path) -> Any:
+    """What some work returns, or the name of its error, for somebody who may only read a folder and what is in it."""
+    reader, writer = os.pipe()
+    for path in (*read_only.iterdir(), read_only):
+        os.chmod(path, 0o555 if path.is_dir() else 0o444)
+    try:
+        child = os.fork()
+        if child == 0:
+            try:
+                if os.getuid() == 0:  # whom no permission binds
+                    nobody = pwd.getpwnam("nobody")
+                    os.setgroups([])
+                    os.setgid(nobody.pw_gid)
+                    os.setuid(nobody.pw_uid)
+                told = json.dumps(work())
+            except BaseException as error:  # noqa: BLE001 - told to the parent
+                told = json.dumps(f"{type(error).__name__}: {error}")
+            os.write(writer, told.encode())
+            os._exit(0)
+        os.close(writer)
+        with open(reader) as said:
+            told = said.read()
+        os.waitpid(child, 0)
+        return json.loads(told)
+    finally:
+        for path in (read_only, *read_only.iterdir()):
+            os.chmod(path, 0o755 if path.is_dir() else 0o644)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody can reach; those of pytest are for one user."""
+    folder = Path(tempfile.mkdtemp(prefix="hubermean-test-", dir="/tmp"))
+    os.chmod(folder, 0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def shown(place: Path) -> list[Any]:
+    with hm.Ledger(place) as ledger:
+        names = [one.name for one in ledger.datasets()]
+        return [
+            names,
+            ledger.verify().sound,
+            len(list(ledger.entries())),
+            exported(ledger)["verification"]["sound"],
+        ]
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["of this version", "of an older one"])
+def test_a_ledger_that_may_only_be_read_can_be_shown_but_not_charged(open_folder: Path, old: bool) -> None:
+    place = open_folder / "l.sqlite"
+    if old:
+        shutil.copy(OLD, place)
+    else:
+        opened(str(place))
+        ask(str(place), "asked long ago", 0.5)
+    before = place.read_bytes()
+    assert in_a_child(lambda: shown(place), read_only=open_folder) == [["d"], True, 3, True]
+
+    def charged() -> Any:
+        return ask(str(place), "something new", 0.25).value
+
+    refused = in_a_child(charged, read_only=open_folder)
+    assert refused.startswith("LedgerUnavailable: ")
+    assert "it is read-only" in refused or "cannot be opened" in refused
+    assert place.read_bytes() == before
+    assert [path.name for path in open_folder.iterdir()] == ["l.sqlite"]
+
+
+# --- older and newer files --------------------------------------------------------------------------------------------
+
+
+def test_an_older_file_is_brought_up_to_date_and_keeps_its_answers(tmp_path: Path) -> None:
+    place = tmp_path / "old.sqlite"
+    shutil.copy(OLD, place)
+    with sqlite3.connect(place) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        before = connection.execute("SELECT * FROM hubermean_entries ORDER BY number").fetchall()
+    connection.close()
+    with hm.Ledger(place) as ledger:
+        assert ledger.verify().sound
+        kept = next(entry for entry in ledger.entries() if entry.kind == "released").content["release"]
+        again = ask(ledger, "asked long ago", 0.5)
+        assert again.receipt is not None
+        assert again.receipt.again
+        assert again.value == kept["values"][0]
+        assert ledger.dataset("d").spent.loss == Decimal("0.5")
+        with pytest.raises(hm.BudgetExhausted):
+            ask(ledger, "something else", 0.75)
+        assert ledger.verify().sound
+    with sqlite3.connect(place) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+        after = connection.execute("SELECT * FROM hubermean_entries ORDER BY number").fetchall()
+    connection.close()
+    assert after[: len(before)] == before
+
+
+def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "l.sqlite"
+    opened(str(place))
+    with sqlite3.connect(place) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    connection.close()
+    for use in (lambda book: book.datasets(), lambda book: book.init("e", epsilon=1), lambda book: ask(book)):
+        with hm.Ledger(place) as ledger, pytest.raises(hm.InputError, match="a newer hubermean; upgrade"):
+            use(ledger)
+
+
+def test_an_older_database_is_brought_up_to_date(postgres: Server) -> None:
+    from hubermean.ledger import postgres_store, store
+
+    url = postgres.new_database("older")
+    with hm.Ledger(url) as ledger:
+        ledger.init("d", epsilon=1)
+        first = ask(ledger, "asked long ago")
+        with ledger._store.writing() as rows:
+            rows.execute("DROP TABLE hubermean_answers")
+            rows.execute("DROP TRIGGER hubermean_append_only ON hubermean_entries")
+            rows.execute("DROP FUNCTION hubermean_append_only()")
+            rows.execute("UPDATE hubermean_schema SET version = 1")
+        ledger.init("e", epsilon=1)
+        assert ask(ledger, "asked long ago") == first
+        assert ledger.verify().sound
+    assert max(postgres_store._VERSIONS) == store.SCHEMA
+
+
+# --- clocks and cables ------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_is_set_back_changes_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(place)
+    with hm.Ledger(place) as ledger:
+        first = ask(ledger, "before")
+        monkeypatch.setattr(ledger_module, "_now", lambda: "1970-01-01T00:00:00+00:00")
+        ask(ledger, "after")
+        assert ask(ledger, "before") == first
+        verification = ledger.verify()
+        assert verification.sound
+        assert any("set back before entry 4" in remark for remark in verification.remarks)
+        assert ledger.dataset("d").spent.loss == Decimal("0.5")
+
+
+@pytest.mark.parametrize("mended", [True, False], ids=["mended at once", "not mended"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_cable_that_is_cut_during_a_commit(
+    postgres: Server, number: int, moment: str, mended: bool
+) -> None:
+    """The number-th COMMIT of a release gets lost, or its answer does."""
+    url = postgres.new_database(f"cut_{number}_{moment}_{mended}")
+    opened(url)
+    commits = 0
+
+    def cut(message: bytes) -> bool:
+        nonlocal commits
+        commits += message.count(b"COMMIT")
+        if commits >= number and b"COMMIT" in message:
+            if mended:
+                cable.mended.set()
+            return True
+        return False
+
+    cable = Cable(postgres, cut, moment)
+    value = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", hm.NotRecorded)
+            through = postgres.url(url.rsplit("/", 1)[1], port=cable.port)
+            with hm.Ledger(through) as ledger, contextlib.suppress(hm.LedgerUnavailable):
+                value = ask(ledger).value
+    finally:
+        cable.close()
+    with hm.Ledger(url) as ledger:
+        assert ledger.verify().sound
+        found = [entry.kind for entry in ledger.entries()]
+        spent = ledger.dataset("d").spent.loss
+        assert spent == found.count("charged") * Decimal("0.25")
+        if value is not None:
+            assert found.count("charged") == 1
+            recorded = [entry for entry in ledger.entries() if entry.kind == "released"]
+            assert all(entry.content["release"]["values"][0] == value for entry in recorded)
+        else:
+            assert "released" not in found
+
+
+def test_a_server_that_is_not_there_is_said_so() -> None:
+    with pytest.raises(hm.LedgerUnavailable, match="cannot be reached; check the server"):
+        hm.Ledger("postgresql://somebody@127.0.0.1:1/nothing").datasets()
+
+
+def test_the_database_itself_refuses_to_change_an_entry(place: str) -> None:
+    opened(place)
+    with hm.Ledger(place) as ledger:
+        for statement in ("UPDATE hubermean_entries SET body = '{}'", "DELETE FROM hubermean_entries"):
+            with pytest.raises(hm.LedgerDamaged), ledger._store.writing() as rows:
+                rows.execute(statement)
+        assert ledger.verify().sound
