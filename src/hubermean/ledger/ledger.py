@@ -178,13 +178,13 @@ class Ledger:
             raise InputError(f"delta must be 0 or more and below 1, not {delta!r}")
         if note:
             note = checked_name(note[:LONGEST_NOTE], "note")
-        relation = self.dataset(dataset).neighbors if neighbors is None else Neighbors.parse(neighbors)
+        relation = None if neighbors is None else Neighbors.parse(neighbors)
         shown = {
             "statistic": "elsewhere",
             "note": note,
             "epsilon": float(epsilon),
             "delta": float(delta),
-            "neighbors": relation.value,
+            "neighbors": relation and relation.value,
         }
         question = Question(users=(), shown=shown, digest=uuid4().hex)
         price = Price(epsilon=float(epsilon), delta=float(delta))
@@ -218,7 +218,13 @@ class Ledger:
 
     @overload
     def charge(
-        self, name: str, question: Question, price: Price, relation: Neighbors, *, kind: Kind = "charged"
+        self,
+        name: str,
+        question: Question,
+        price: Price,
+        relation: Neighbors | None,
+        *,
+        kind: Kind = "charged",
     ) -> Charge: ...
 
     @overload
@@ -231,14 +237,15 @@ class Ledger:
         name: str,
         question: Question,
         price: Price,
-        relation: Neighbors,
+        relation: Neighbors | None,
         *,
         unless_answered: bool = False,
         kind: Kind = "charged",
     ) -> Charge | Entry:
         """Charge, if there is room; committed when this returns.
 
-        With `unless_answered`, an answer to the same question that was recorded meanwhile is returned instead.
+        Without a relation, it is that of the data set. With `unless_answered`, an answer to the same question that was
+        recorded meanwhile is returned instead.
 
         Raises:
             BudgetExhausted: there is not; that it was asked for is on record.

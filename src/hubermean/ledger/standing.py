@@ -70,7 +70,7 @@ class Dataset:
             "spent_delta": plain(delta),
         }
 
-    def cost(self, question: Question, price: Price, relation: Neighbors) -> Cost:
+    def cost(self, question: Question, price: Price, relation: Neighbors | None) -> Cost:
         """What a release costs here.
 
         Raises:
@@ -81,7 +81,7 @@ class Dataset:
                 f"in the data set {self.name!r} a user is told by {', '.join(self.users)}; "
                 "name the same columns as user, or open another data set"
             )
-        return self.composition.cost(price, changes_between(relation, self.neighbors))
+        return self.composition.cost(price, changes_between(relation or self.neighbors, self.neighbors))
 
     def users_after(self, question: Question) -> list[str] | None:
         """Who is a user from now on: as it was decided when the data set was opened, or by the first release."""

@@ -29,7 +29,11 @@ def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") 
         tag(
             "header",
             tag("h1", safe(title)),
-            tag("p", safe(f"As of {exported['made_at']}, {verdict['entries']:,} entries."), class_="sub"),
+            tag(
+                "p",
+                safe(f"As of {_when(exported['made_at'])}, {verdict['entries']:,} entries."),
+                class_="sub",
+            ),
         ),
         _verdict(verdict),
         *(
@@ -82,13 +86,13 @@ def _dataset(place: int, dataset: Mapping[str, Any], entries: Sequence[Mapping[s
     deltas = {name: Decimal(dataset[name]["delta"]) for name in ("total", "spent", "left")}
     facts = [
         ("total", f"epsilon = {number(dataset['epsilon'])}, delta = {number(dataset['delta'])}"),
-        ("about", dataset["neighbors"]),
+        ("hides", dataset["neighbors"]),
         (
             "a user is told by",
             ", ".join(dataset["user"]) if dataset["user"] else "decided by the first release",
         ),
         ("costs add up", dataset["composition"]),
-        ("opened", dataset["opened"]),
+        ("opened", _when(dataset["opened"])),
     ]
     if deltas["total"] > 0:
         facts.append(
@@ -111,6 +115,15 @@ def _dataset(place: int, dataset: Mapping[str, Any], entries: Sequence[Mapping[s
     )
 
 
+def _when(at: str) -> str:
+    """A time as ledgers write it, for people.
+
+    >>> _when("2026-11-16T13:03:31+00:00")
+    '2026-11-16 13:03 UTC'
+    """
+    return f"{at[:10]} {at[11:16]} UTC" if at.endswith("+00:00") else at
+
+
 def _hero(label: str, value: str) -> str:
     return tag("div", tag("div", safe(label), class_="label"), tag("div", safe(value), class_="value"))
 
@@ -127,7 +140,8 @@ def _charges(entries: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
     if len(charges) > MOST_ROWS:
         parts.append(note(f"Listed are the last {MOST_ROWS} of {len(charges):,} charges."))
     if refused:
-        parts.append(note(f"Asked for {refused:,} times beyond what was left; nothing was released then."))
+        times = "once" if refused == 1 else f"{refused:,} times"
+        parts.append(note(f"More was asked for than was left {times}; nothing was released then."))
     return parts
 
 
@@ -136,7 +150,7 @@ def _row(charge: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> str:
     cost = content["cost"]
     words = (
         str(charge["number"]),
-        content["at"],
+        _when(content["at"]),
         asked_in_words(content["asked"]),
         outcome_in_words(charge, outcome),
     )
