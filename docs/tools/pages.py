@@ -27,6 +27,7 @@ OUTSIDE = [
     *sorted(ROOT.glob("experiments/*.md")),
     *sorted(ROOT.glob("experiments/*.svg")),
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
 ]
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 ITEM = re.compile(r"(?:[-*+]|\d+\.) ")
