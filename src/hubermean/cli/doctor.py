@@ -24,11 +24,14 @@ PACKAGES = (
     "pyarrow",
     "narwhals",
     "opendp",
+    "dp-accounting",
     "typer",
     "rich",
     "pandas",
     "polars",
     "matplotlib",
+    "sqlalchemy",
+    "psycopg",
 )
 
 
@@ -116,8 +119,25 @@ def _other_files_stay_closed() -> bool:
     return False
 
 
+def _charges_are_kept() -> bool:
+    """A charge is on disk when it is made, and one too many is refused."""
+    from hubermean.errors import BudgetExhausted
+    from hubermean.ledger import Ledger
+
+    with tempfile.TemporaryDirectory(prefix="hubermean-") as folder, Ledger(f"{folder}/l.sqlite") as ledger:
+        ledger.init("d", epsilon=1.0)
+        ledger.spend("d", epsilon=1.0)
+        try:
+            ledger.spend("d", epsilon=1e-9)
+        except BudgetExhausted:
+            with Ledger(ledger.place) as other:
+                return other.verify().sound and other.dataset("d").left.loss == 0
+    return False
+
+
 CHECKS: tuple[tuple[str, Callable[[], bool]], ...] = (
     ("noise comes from the operating system's entropy", _noise),
     ("sums are exact integers", _exact_sums),
     ("a query reads no file that was not named", _other_files_stay_closed),
+    ("a ledger keeps what is charged to it", _charges_are_kept),
 )

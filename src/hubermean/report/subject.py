@@ -10,7 +10,7 @@ from hubermean.readable import printable
 from hubermean.relations import Neighbors
 from hubermean.release import DEFAULT_LEVEL, Interval, Release, what_is_released, written
 from hubermean.report.chart import Point
-from hubermean.spending import Spent
+from hubermean.spending import Receipt, Spent
 
 NARROW_LEVEL = 0.5
 
@@ -160,7 +160,7 @@ class Subject:
             statistic=release.statistic,
             promise=release.promise,
             n_users=n_users,
-            parameters={**about, **release.parameters},
+            parameters={**about, **release.parameters, **_ledger(release)},
             spent=release.spent,
         )
 
@@ -186,3 +186,11 @@ class Subject:
 
 def _key(key: Any) -> str:
     return "(missing)" if key is None else printable(str(key))
+
+
+def _ledger(release: Release | Table) -> dict[str, str]:
+    """Where a release was charged; that it was asked for again later is no part of it."""
+    receipt: Receipt | None = getattr(release, "receipt", None)
+    return (
+        {} if receipt is None else {"charged to": f"{receipt.dataset}, entry {receipt.entry} of its ledger"}
+    )
