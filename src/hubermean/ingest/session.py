@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
 from hubermean.ingest.files import identifier, literal
+from hubermean.ingest.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,7 +44,7 @@ def open_session(
         isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS
     ):
         raise InputError(f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}")
-    with tempfile.TemporaryDirectory(prefix="hubermean-") as scratch:
+    with scratch_folder() as scratch:
         config: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
