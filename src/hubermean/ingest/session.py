@@ -95,8 +95,18 @@ def quietly(work: Callable[[], T], what: str) -> T:
         return work()
     except InputError:
         raise
-    except (duckdb.Error, pa.ArrowException, UnicodeError, ValueError, TypeError, OSError, RuntimeError):
-        pass
+    except (
+        duckdb.Error,
+        pa.ArrowException,
+        UnicodeError,
+        ValueError,
+        TypeError,
+        OSError,
+        RuntimeError,
+    ) as error:
+        interrupted = type(error) is RuntimeError and str(error) == "Query interrupted"
+    if interrupted:  # the engine noticed the interrupt and put an error of its own in its place
+        raise KeyboardInterrupt
     raise InputError(what)
 
 
@@ -116,28 +126,29 @@ def fetch(
 
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
-    worker.join(1.0)
-    if worker.is_alive():
-        _show_progress(worker, connection)
+    try:
+        worker.join(1.0)
+        if worker.is_alive():
+            _show_progress(worker, connection)
+    except KeyboardInterrupt:
+        connection.interrupt()
+        worker.join()
+        raise
     if "error" in outcome:
         raise outcome["error"]
     return outcome["table"]
 
 
 def _show_progress(worker: threading.Thread, connection: duckdb.DuckDBPyConnection) -> None:
+    """How far the engine is; not how long it took, which is for `UnsafeTimings` alone."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    try:
-        with Progress(*bars, console=Console(stderr=True), transient=True) as display:
-            task = display.add_task("Reading and grouping by user", total=100.0)
-            reached = 0.0
-            while worker.is_alive():
-                worker.join(0.2)
-                reached = max(reached, connection.query_progress())  # -1 before and after the query
-                display.update(task, completed=reached)
-    except KeyboardInterrupt:
-        connection.interrupt()
-        worker.join()
-        raise
+    bars = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*bars, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task("Reading and grouping by user", total=100.0)
+        reached = 0.0
+        while worker.is_alive():
+            worker.join(0.2)
+            reached = max(reached, connection.query_progress())  # -1 before and after the query
+            display.update(task, completed=reached)
