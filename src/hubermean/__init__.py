@@ -24,6 +24,7 @@ from hubermean.ledger import Ledger
 from hubermean.planning import Plan, plan
 from hubermean.release import Release
 from hubermean.release_table import Refusal, ReleaseTable
+from hubermean.unsafe_timings import UnsafeTimings
 
 if TYPE_CHECKING:
     from hubermean.auditing import Audit, audit
@@ -42,6 +43,7 @@ __all__ = [
     "Refusal",
     "Release",
     "ReleaseTable",
+    "UnsafeTimings",
     "__version__",
     "audit",
     "count",

@@ -20,6 +20,7 @@ from hubermean.noise import NoiseSource
 from hubermean.release import Interval, IntervalRule
 from hubermean.release_table import Denominators, TableIntervals
 from hubermean.spending import Spent
+from hubermean.unsafe_timings import stage
 from hubermean.user_table import UserTable
 
 Floats = NDArray[np.float64]
@@ -78,7 +79,12 @@ class PreparedGroups:
         return self.groups.outcome(rest, keys)
 
     def run(self, table: GroupTable, noise: NoiseSource) -> GroupOutcome:
-        return self.outcome(self.law(table).draw(noise), table)
+        with stage("law"):
+            law = self.law(table)
+        with stage("draw"):
+            draw = law.draw(noise)
+        with stage("outcome"):
+            return self.outcome(draw, table)
 
 
 class Additive(Protocol):

@@ -11,7 +11,10 @@ from typing import Any
 from hubermean.group_table import GroupTable, Key
 from hubermean.ingest.groups import group_table
 from hubermean.ingest.read import user_table
+from hubermean.unsafe_timings import stage
 from hubermean.user_table import UserTable
+
+READING = "reading and grouping"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +29,11 @@ class Reading:
     threads: int | None = None
     progress: bool = False
 
+    @stage(READING)
     def user_table(self, data: Any, *, records: bool) -> UserTable:
         return user_table(data, value=self.value or None, records=records, user=self.user, **self._how())
 
+    @stage(READING)
     def group_table(
         self, data: Any, *, by: Sequence[str], keys: Sequence[Key] | None, max_groups: int, pooled: bool
     ) -> GroupTable:

@@ -23,6 +23,7 @@ from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.release import Denominator, IntervalRule
 from hubermean.spending import Spent
+from hubermean.unsafe_timings import stage
 from hubermean.user_table import IntArray, UserTable
 
 Per = Literal["record", "user"]
@@ -195,7 +196,12 @@ class Prepared(ABC):
         raise InputError("this mechanism offers no prediction of its noise; name it with mechanism=")
 
     def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
-        return self.outcome(self.law(table).draw(noise))
+        with stage("law"):
+            law = self.law(table)
+        with stage("draw"):
+            draw = law.draw(noise)
+        with stage("outcome"):
+            return self.outcome(draw)
 
 
 class Mechanism(Protocol):
