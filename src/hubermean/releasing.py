@@ -16,6 +16,7 @@ from hubermean.relations import Neighbors
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
 from hubermean.spending import Payer, Price, Unpaid, not_above, whole_budget
+from hubermean.unsafe_timings import stage
 from hubermean.user_table import UserTable
 
 _NOBODY = "there are no users: no record has a value in the user column; check its name"
@@ -37,12 +38,13 @@ def release_table(
     facts = PublicFacts.of(table, request.neighbors)
     if facts.n_users == 0:
         raise InputError(_NOBODY)
-    prepared = mechanism.prepare(_as_written(request), facts)
+    with stage("preparing"):
+        prepared = mechanism.prepare(_as_written(request), facts)
     rho = prepared.concentrated() if isinstance(prepared, Prepared) else None
     price = Price(epsilon=request.epsilon, delta=request.delta, rho=rho)
 
     def made() -> Release:
-        with _refusals_as_asked(request):
+        with stage("mechanism"), _refusals_as_asked(request):
             outcome = prepared.run(table, noise)
         return _release(outcome, request, facts, mechanism, noise, statistic)
 
@@ -126,10 +128,11 @@ def release_groups(
     pool = None if table.pool is None else PublicFacts.of(table.pool, division.tuning.neighbors)
     if pool is not None and pool.n_users == 0:
         raise InputError(_NOBODY)
-    prepared = prepare_groups(chosen, division, facts, pool)
+    with stage("preparing"):
+        prepared = prepare_groups(chosen, division, facts, pool)
 
     def made() -> ReleaseTable:
-        with _refusals_as_asked(request):
+        with stage("mechanism"), _refusals_as_asked(request):
             outcome = prepared.run(table, noise)
         return _release_table(outcome, request, grouping, division, chosen, noise, statistic)
 
