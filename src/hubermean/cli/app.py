@@ -17,6 +17,7 @@ from hubermean.cli.demo import demo
 from hubermean.cli.doctor import doctor
 from hubermean.cli.ledger import ledger
 from hubermean.cli.plan import plan
+from hubermean.cli.private_run import no_core_dumps
 from hubermean.cli.release import release
 from hubermean.cli.reproduce import reproduce
 from hubermean.cli.wording import spoken
@@ -63,6 +64,7 @@ def options(
 
 def main() -> None:
     """Run the command line; every error of ours is one sentence and an exit code that means something."""
+    no_core_dumps()
     try:
         if sys.argv.count("--bounds") > 1:  # the last pair would silently serve all columns
             raise InputError(

@@ -27,10 +27,12 @@ from hubermean.cli.options import (
     RecordCap,
     Report,
     Threads,
+    Timings,
     User,
     check_output,
     one_of,
 )
+from hubermean.cli.private_run import private_run
 from hubermean.cli.showing import finish, groups, show, unrecorded, write_report
 from hubermean.report import Destination
 
@@ -72,6 +74,7 @@ def count(
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    unsafe_timings: Timings = False,
 ) -> None:
     """Release how many users or records there are.
 
@@ -84,7 +87,7 @@ def count(
     """
     check_output(as_json=as_json, quiet=quiet)
     destination = None if report is None else Destination.checked(report)
-    with unrecorded() as lost:
+    with private_run(unsafe_timings=unsafe_timings), unrecorded() as lost:
         result = api.count(
             file,
             user=user,

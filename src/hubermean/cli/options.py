@@ -172,6 +172,14 @@ Report = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.", rich_help_panel=OUTPUT)]
+Timings = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-timings",
+        help="Print how long each stage took; it depends on the data and is not to be published.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the answer alone.", rich_help_panel=OUTPUT)]
 
 

@@ -33,10 +33,12 @@ from hubermean.cli.options import (
     Report,
     Threads,
     Threshold,
+    Timings,
     User,
     check_output,
     one_of,
 )
+from hubermean.cli.private_run import private_run
 from hubermean.cli.showing import finish, groups, show, unrecorded, write_report
 from hubermean.report import Destination
 
@@ -107,6 +109,7 @@ def release(
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    unsafe_timings: Timings = False,
 ) -> None:
     """Release a private mean of a file.
 
@@ -141,7 +144,7 @@ def release(
         "resolution": resolution,
         "non_finite": non_finite,
     }
-    with unrecorded() as lost:
+    with private_run(unsafe_timings=unsafe_timings), unrecorded() as lost:
         result = api.mean(
             file,
             user=user,
