@@ -38,6 +38,7 @@ import sys
 import hubermean as hm
 hm.count(sys.argv[1], user="u", value="v", epsilon=1, memory_limit="60MB", threads=1)
 """
+COMMAND = "from hubermean.cli.app import main; main()"
 
 
 @pytest.fixture
@@ -48,6 +49,15 @@ def folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     return place
+
+
+@pytest.fixture(scope="module")
+def large_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More users than fit in the memory that the releases below are given."""
+    path = tmp_path_factory.mktemp("large") / "data.parquet"
+    users = f"'{MARKER}-' || (7919 * i) % 1500000"
+    duckdb.sql(f"COPY (SELECT {users} AS u, i AS v FROM range(3000000) t(i)) TO '{path}'")
+    return path
 
 
 @contextlib.contextmanager
@@ -116,14 +126,10 @@ def test_a_live_process_keeps_its_folder_and_a_dead_ones_is_swept(folder_for_tem
 
 
 def test_what_a_release_spilled_before_it_was_killed_is_removed_by_the_next(
-    folder_for_temporary_files: Path, tmp_path: Path
+    folder_for_temporary_files: Path, large_data: Path
 ) -> None:
-    data = tmp_path / "data.parquet"
-    duckdb.sql(
-        f"COPY (SELECT '{MARKER}-' || (7919 * i) % 1500000 AS u, i AS v FROM range(3000000) t(i)) TO '{data}'"
-    )
     # The engine cannot encrypt what it spills without a download, so that removing it matters.
-    with process(RELEASE, str(data)) as killed:
+    with process(RELEASE, str(large_data)) as killed:
         while killed.poll() is None and not _names_on_disk(folder_for_temporary_files):
             time.sleep(0.002)
         killed.send_signal(signal.SIGKILL)
@@ -131,6 +137,50 @@ def test_what_a_release_spilled_before_it_was_killed_is_removed_by_the_next(
     assert _names_on_disk(folder_for_temporary_files)
     small_release()
     assert list(folder_for_temporary_files.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_is_asked_to_end_leaves_nothing(
+    folder_for_temporary_files: Path, large_data: Path, how: signal.Signals
+) -> None:
+    arguments = ["count", str(large_data), "--user", "u", "--value", "v", "--epsilon", "1"]
+    with process(COMMAND, *arguments, "--memory-limit", "60MB", "--threads", "1") as ended:
+        while ended.poll() is None and not _names_on_disk(folder_for_temporary_files):
+            time.sleep(0.002)
+        ended.send_signal(how)
+        printed, _ = ended.communicate()
+    # Click takes an interrupt for an abort, and ends with 1 or 130.
+    assert ended.returncode == 143 if how == signal.SIGTERM else ended.returncode in (1, 130, -signal.SIGINT)
+    assert printed == ""
+    assert list(folder_for_temporary_files.iterdir()) == []
+
+
+def test_an_interrupt_of_the_engine_stays_one(folder_for_temporary_files: Path, large_data: Path) -> None:
+    told = f"try:\n    {RELEASE.strip().splitlines()[-1]}\nexcept BaseException as error: print(type(error).__name__)"
+    with process(f"import sys\nimport hubermean as hm\n{told}", str(large_data)) as ended:
+        while ended.poll() is None and not _names_on_disk(folder_for_temporary_files):
+            time.sleep(0.002)
+        ended.send_signal(signal.SIGINT)
+        printed, _ = ended.communicate()
+    assert printed.strip() == "KeyboardInterrupt"
+
+
+def test_the_command_leaves_no_core_of_its_memory() -> None:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard == 0:
+        pytest.skip("no core is ever written here")
+    program = (
+        "import resource as r; r.setrlimit(r.RLIMIT_CORE, (r.getrlimit(r.RLIMIT_CORE)[1],) * 2)\n"
+        "import sys; sys.argv[1:] = ['--version']\n"
+        "from hubermean.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit: print(r.getrlimit(r.RLIMIT_CORE)[0])\n"
+    )
+    with process(program) as command:
+        printed, _ = command.communicate()
+    assert printed.split()[-1] == "0"
 
 
 def _names_on_disk(place: Path) -> bool:
