@@ -1,0 +1,175 @@
+"""Which answers a data set can lead to: find noise that leads to a wanted draw, and release with that very noise.
+
+A floating-point attack (Mironov 2012) needs an answer that one data set can lead to and its neighbour cannot. To show
+that there is none: take an answer of the first, find noise with which the second leads to the same draw, run both
+through the release path with a noise source that follows the script, and compare all bits.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hubermean.errors import NotReleased
+from hubermean.laws import Choice, Gate, Independent, NoisySum, Selection, Staged, Uniform
+from hubermean.release import Release
+from hubermean.release_table import ReleaseTable
+
+LARGEST_NOISE = 2**63 - 1
+"""The sampler's integers have 64 bits; each of them has a positive probability at every scale."""
+
+
+class UnreachableError(Exception):
+    """No noise leads there. `by_delta` where that is no number but a decision which delta pays for."""
+
+    def __init__(self, what: str, *, by_delta: bool = False) -> None:
+        super().__init__(what)
+        self.by_delta = by_delta
+
+
+class ScriptedNoise:
+    """A source that gives what it was told to give, in order, and nothing twice."""
+
+    secure = False
+
+    def __init__(self, script: Iterable[tuple[str, int]]) -> None:
+        self._script = iter(script)
+
+    def _next(self, kind: str) -> int:
+        found, number = next(self._script)
+        assert found == kind, f"{kind} was asked for, not {found}"
+        return number
+
+    def discrete_laplace(self, scale: float, size: int) -> list[int]:
+        return [self._next("noise") for _ in range(size)]
+
+    def discrete_gaussian(self, stddev: float, size: int) -> list[int]:
+        return [self._next("noise") for _ in range(size)]
+
+    def below(self, limit: int) -> int:
+        number = self._next("below")
+        assert 0 <= number < limit
+        return number
+
+    def choose(self, costs: Any, sizes: Any, rate: Fraction) -> int:
+        number = self._next("choice")
+        assert 0 <= number < int(sizes.sum())
+        return number
+
+    def spent(self) -> bool:
+        return next(self._script, None) is None
+
+
+def some_draw(law: Any, rng: random.Random) -> Any:
+    """A draw that the law can give: likely ones, ones far out, and ones in between."""
+    match law:
+        case NoisySum():
+            return [
+                int(place) + _some_noise(own.scale, rng)
+                for place, own in zip(law.position, law.laws(), strict=True)
+            ]
+        case Choice():
+            if rng.random() < 0.6:  # one of the likeliest
+                run = int(rng.choice(np.flatnonzero(law.costs == law.costs.min()).tolist()))
+                return int(law.sizes[:run].sum()) + rng.randrange(int(law.sizes[run]))
+            return rng.randrange(int(law.sizes.sum()))
+        case Uniform():
+            return rng.randrange(law.limit)
+        case Independent():
+            return tuple(some_draw(part, rng) for part in law.parts)
+        case Staged():
+            first = some_draw(law.first, rng)
+            return first, some_draw(law.then(first), rng)
+        case Gate():
+            certain = law.passes == 1 << law.bits
+            return some_draw(law.inner, rng) if certain or (law.passes and rng.random() < 0.9) else None
+        case Selection():
+            whole = 1 << law.bits
+            items = sorted(law.chances.items())
+            return tuple(key for key, chance in items if chance and (chance == whole or rng.random() < 0.9))
+    return law.some_draw(rng)
+
+
+def _some_noise(scale: float, rng: random.Random) -> int:
+    match rng.randrange(4):
+        case 0:
+            return rng.randint(-2, 2)
+        case 1:
+            return round(rng.uniform(-50.0, 50.0) * scale)
+        case _:
+            return round(scale * rng.choice((-1, 1)) * rng.expovariate(1.0))
+
+
+def noise_toward(law: Any, draw: Any) -> list[tuple[str, int]]:
+    """The noise with which a law gives this draw.
+
+    Raises:
+        UnreachableError: there is none.
+    """
+    match law:
+        case NoisySum():
+            noise = [wanted - int(place) for place, wanted in zip(law.position, draw, strict=True)]
+            _must(all(abs(one) <= LARGEST_NOISE for one in noise), "noise beyond 64 bits")
+            return [("noise", one) for one in noise]
+        case Choice():
+            _must(0 <= draw < int(law.sizes.sum()), "a candidate that is not there")
+            return [("choice", draw)]
+        case Uniform():
+            _must(0 <= draw < law.limit, "a number that is not there")
+            return [("below", draw)]
+        case Independent():
+            return [
+                step for part, own in zip(law.parts, draw, strict=True) for step in noise_toward(part, own)
+            ]
+        case Staged():
+            first, second = draw
+            return [*noise_toward(law.first, first), *noise_toward(law.then(first), second)]
+        case Gate():
+            if draw is None:
+                _must(law.passes < 1 << law.bits, "a refusal", by_delta=True)
+                return [("below", (1 << law.bits) - 1)]
+            _must(law.passes > 0, "a pass", by_delta=True)
+            return [("below", 0), *noise_toward(law.inner, draw)]
+        case Selection():
+            return _keys_toward(law, draw)
+    found: list[tuple[str, int]] = law.noise_toward(draw)
+    return found
+
+
+def _keys_toward(law: Selection, keys: tuple[Any, ...]) -> list[tuple[str, int]]:
+    whole = 1 << law.bits
+    _must(set(keys) <= {key for key, chance in law.chances.items() if chance}, "a group", by_delta=True)
+    steps = []
+    for key in sorted(law.chances):
+        chance = law.chances[key]
+        _must(key in keys or chance < whole, "a group that is left out", by_delta=True)
+        if chance < whole:
+            steps.append(("below", 0 if key in keys else whole - 1))
+    return steps
+
+
+def _must(holds: bool, what: str, *, by_delta: bool = False) -> None:
+    if not holds:
+        raise UnreachableError(what, by_delta=by_delta)
+
+
+def shown(release: Any) -> tuple[Any, ...]:
+    """All that a release shows: the bits of its values, and every other number to the last digit."""
+    try:
+        made = release()
+    except NotReleased as refusal:
+        return ("not released", str(refusal))
+    if isinstance(made, ReleaseTable):
+        return made.values.tobytes(), made.to_json()
+    assert isinstance(made, Release)
+    return bits(made.values), made.to_json()
+
+
+def bits(values: Iterable[float]) -> tuple[bytes, ...]:
+    """The 64 bits of each float: 0.0 and -0.0 differ."""
+    return tuple(struct.pack(">d", value) for value in values)
