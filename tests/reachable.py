@@ -77,7 +77,8 @@ def some_draw(law: Any, rng: random.Random) -> Any:
             if rng.random() < 0.6:  # one of the likeliest
                 run = int(rng.choice(np.flatnonzero(law.costs == law.costs.min()).tolist()))
                 return int(law.sizes[:run].sum()) + rng.randrange(int(law.sizes[run]))
-            return rng.randrange(int(law.sizes.sum()))
+            last = int(law.sizes.sum()) - 1
+            return rng.choice((0, last, rng.randint(0, last)))  # both ends, so that one more at an end is seen
         case Uniform():
             return rng.randrange(law.limit)
         case Independent():
