@@ -78,7 +78,8 @@ def some_draw(law: Any, rng: random.Random) -> Any:
                 run = int(rng.choice(np.flatnonzero(law.costs == law.costs.min()).tolist()))
                 return int(law.sizes[:run].sum()) + rng.randrange(int(law.sizes[run]))
             last = int(law.sizes.sum()) - 1
-            return rng.choice((0, last, rng.randint(0, last)))  # both ends, so that one more at an end is seen
+            # Both ends too, so that one candidate more or less would be seen.
+            return rng.choice((0, last, rng.randint(0, last)))
         case Uniform():
             return rng.randrange(law.limit)
         case Independent():

@@ -85,14 +85,12 @@ def _changes_withstood(depth: Floats, mass: Integers, total: int, caps: Caps, re
     """For each user the most changes k that users at least as deep withstand together.
 
     That is k Q_k / (mass - k w) + k e <= depth. The left side grows with k, in floats too, since every rounding
-    is monotone; so bisection finds exactly the largest k.
+    is monotone; so bisection finds exactly the largest k. How many turns it takes depends on `reach` alone.
     """
     low = np.zeros(depth.size, dtype=np.int64)
     high = np.minimum((mass - 1) // caps.weight, reach)  # mass - k w stays positive
-    while True:
+    for _ in range(reach.bit_length()):
         open_ = low < high
-        if not open_.any():
-            return low
         middle = (low + high + 1) >> 1
         times = middle.astype(np.float64)
         needed = times * caps.pull_after(middle, total)
@@ -102,6 +100,7 @@ def _changes_withstood(depth: Floats, mass: Integers, total: int, caps: Caps, re
         # Where low = high already, middle = low and either branch changes nothing but `high`.
         low = np.where(enough & open_, middle, low)
         high = np.where(enough | ~open_, high, middle - 1)
+    return low
 
 
 def smooth_maximum(bounds: Floats, *, diameter: float, decay: float) -> float:

@@ -135,22 +135,21 @@ class MarginPlan:
         if not located.certified:
             return 0
         low, high = 0, self.test.margin
-        while low < high:
+        for _ in range(self.test.margin.bit_length()):  # as many turns whatever the data; the last may change nothing
             middle = (low + high + 1) // 2
             if self._holds(middle, located, geometry):
                 low = middle
             else:
-                high = middle - 1
+                high = max(middle - 1, low)
         return low
 
     def _holds(self, changes: int, located: Located, geometry: Geometry) -> bool:
         """Whether the certificate survives so many changes; monotone, so that bisection finds the last."""
         extra = changes * self.weight_cap
-        if not geometry.gradient_rate * float(located.total_weight + extra) <= self.gradient_cap:
-            return False
+        solved = geometry.gradient_rate * float(located.total_weight + extra) <= self.gradient_cap
         deep = located.depths >= changes * self.step
         mass = int(np.count_nonzero(deep)) if located.weights is None else int(located.weights[deep].sum())
-        return mass >= self.curvature + extra
+        return solved and mass >= self.curvature + extra
 
 
 @lru_cache(maxsize=64)

@@ -122,7 +122,8 @@ class Gradient:
         """For each level the last point of [-radius, radius] with G <= level; -radius - 1 where there is none."""
         low = np.full(levels.shape, -radius - 1, dtype=np.int64)
         high = np.full(levels.shape, radius, dtype=np.int64)
-        while (undecided := low < high).any():
+        for _ in range((2 * radius + 1).bit_length()):  # as many turns whatever the data
+            undecided = low < high
             middle = high - (high - low) // 2  # in (low, high]
             fits = self.at(middle) <= levels
             low = np.where(undecided & fits, middle, low)
