@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import stat
@@ -321,6 +322,23 @@ def test_what_could_not_be_removed_can_be_swept_later(
     assert (Path(path) / "spilled").exists()
     sweep(str(folder_for_temporary_files))
     assert not Path(path).exists()
+
+
+def test_where_the_file_system_takes_no_locks_a_release_still_cleans_up(
+    folder_for_temporary_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(lock: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(scratch.locks, "flock", refused)
+    left = left_behind(folder_for_temporary_files)
+    with scratch_folder() as path:
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+        assert not Path(path).name.startswith(
+            PREFIX
+        )  # with locks elsewhere, a sweeper must not take it for dead
+        assert set(folder_for_temporary_files.iterdir()) == {left, Path(path)}
+    assert list(folder_for_temporary_files.iterdir()) == [left]
 
 
 def test_where_no_folder_can_be_made_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,13 +21,18 @@ from hubermean.errors import InputError
 locks: ModuleType | None
 try:
     import fcntl as locks
-except ImportError:  # not a POSIX system: a folder is removed after a release, but none is swept
+except ImportError:  # not a POSIX system
     locks = None
 
 PREFIX = "hubermean-scratch-"
+UNSWEPT_PREFIX = "hubermean-unswept-"
 LOCK = "hubermean.lock"
 _NAME = re.compile(re.escape(PREFIX) + "[a-z0-9_]{8}")
 _TRIES = 100
+
+
+class _NoLocksError(Exception):
+    """The file system takes no locks."""
 
 
 @contextlib.contextmanager
@@ -37,15 +42,17 @@ def scratch_folder() -> Iterator[str]:
     Formal guarantees:
     - nobody but the user may enter it;
     - while its process lives no other removes it; when the process is dead, the next release of the same user does;
-    - nothing is removed but folders of this kind, told by name, owner, rights and lock; no symbolic link is followed.
+    - nothing is removed but folders of this kind, told by name, owner, rights and lock; no symbolic link is followed;
+    - where there are no locks, the folder is removed after the release, but none is swept.
     """
-    if locks is None:
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as path:
-            yield path
-        return
     parent = tempfile.gettempdir()
     sweep(parent)
-    path, folder, lock = _make(parent)
+    made = _make(parent)
+    if made is None:
+        with tempfile.TemporaryDirectory(prefix=UNSWEPT_PREFIX) as path:
+            yield path
+        return
+    path, folder, lock = made
     try:
         yield path
     finally:
@@ -56,18 +63,22 @@ def scratch_folder() -> Iterator[str]:
 
 def sweep(parent: str) -> None:
     """Remove what killed releases of this user left; what cannot be removed is left for another time."""
+    if locks is None:
+        return
     with contextlib.suppress(OSError):
         for name in filter(_NAME.fullmatch, os.listdir(parent)):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, _NoLocksError):
                 _sweep_one(os.path.join(parent, name))
 
 
-def _make(parent: str) -> tuple[str, int, int]:
-    """A new folder, open, and the lock that holds it.
+def _make(parent: str) -> tuple[str, int, int] | None:
+    """A new folder, open, and the lock that holds it; None where there are no locks.
 
     A sweeper may find the folder before it is locked. Then it holds the lock, or has removed it or the folder: the lock
     taken here is in each case not the one in the folder, and another folder is made.
     """
+    if locks is None:
+        return None
     for _ in range(_TRIES):
         try:
             path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
@@ -76,7 +87,12 @@ def _make(parent: str) -> tuple[str, int, int]:
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
             folder = _opened(opened, path, os.O_RDONLY | os.O_DIRECTORY)
             lock = _opened(opened, LOCK, os.O_RDWR | os.O_CREAT, within=folder)
-            if _holds(lock, folder):
+            try:
+                held = _holds(lock, folder)
+            except _NoLocksError:
+                _remove(path, folder)
+                return None
+            if held:
                 opened.pop_all()
                 return path, folder, lock
     raise InputError("no scratch folder can be made; let TMPDIR name a folder that can be written to")
@@ -112,8 +128,13 @@ def _holds(lock: int, folder: int) -> bool:
     assert locks is not None
     try:
         locks.flock(lock, locks.LOCK_EX | locks.LOCK_NB)
-        return os.path.samestat(os.fstat(lock), os.stat(LOCK, dir_fd=folder, follow_symlinks=False))
+    except BlockingIOError:
+        return False
     except OSError:
+        raise _NoLocksError from None
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(LOCK, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
         return False
 
 

@@ -135,7 +135,9 @@ class MarginPlan:
         if not located.certified:
             return 0
         low, high = 0, self.test.margin
-        for _ in range(self.test.margin.bit_length()):  # as many turns whatever the data; the last may change nothing
+        for _ in range(
+            self.test.margin.bit_length()
+        ):  # as many turns whatever the data; the last may change nothing
             middle = (low + high + 1) // 2
             if self._holds(middle, located, geometry):
                 low = middle
