@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo postgres test test-all check bench accuracy tuning peers hostile scaling groups experiments gallery screenshots tutorial docs wheel clean
+.PHONY: help demo postgres test test-all check bench accuracy tuning peers hostile scaling timing groups experiments gallery screenshots tutorial docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -47,6 +47,9 @@ hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
 
 scaling: $(READY)  ## time and memory against users and columns, into docs/scaling.md
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.svg
+
+timing: $(READY)  ## what the time of a release tells about the data, into docs/timing.md; five minutes
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/timing.py --markdown docs/timing.md
 
 experiments: $(READY)  ## the paper's figures, every method, into experiments/; about an hour, and goes on after a stop
 	$(BIN)/hubermean reproduce --out experiments
