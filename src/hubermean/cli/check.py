@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hubermean.cli.options import DATA, AsJson, File
+from hubermean.cli.private_run import private_run
 from hubermean.cli.render import print_table
 from hubermean.ingest.inspect import UnsafeInspection, unsafe_inspection
 
@@ -42,7 +43,8 @@ def check(
 
       hubermean check trips.parquet --user rider_id --value fare
     """
-    seen = unsafe_inspection(file, user=user or None, value=value or [])
+    with private_run():
+        seen = unsafe_inspection(file, user=user or None, value=value or [])
     if as_json:
         shown = {"private": False, **_finite(dataclasses.asdict(seen))}
         typer.echo(json.dumps(shown, indent=2, default=str, allow_nan=False))

@@ -24,7 +24,7 @@ def no_core_dumps() -> None:
 
 
 @contextlib.contextmanager
-def private_run(*, unsafe_timings: bool) -> Iterator[None]:
+def private_run(*, unsafe_timings: bool = False) -> Iterator[None]:
     """Remove scratch files also when the process is asked to end; print the times of all stages if asked to."""
     with _ended_like_an_interrupt(), contextlib.ExitStack() as asked:
         if unsafe_timings:
