@@ -109,7 +109,13 @@ CLOCKS = {
 }
 WAITING = {"sleep"}
 # The first is asked for by name; the paper's figures are of synthetic data; a ledger writes down the day.
-MAY_READ_A_CLOCK = ("unsafe_timings.py", "reproduce", "cli/reproduce.py", "ledger")
+MAY_READ_A_CLOCK = (
+    "unsafe_timings.py",
+    "reproduce",
+    "cli/reproduce.py",
+    "ledger/ledger.py",
+    "ledger/export.py",
+)
 
 
 def clocks_read(code: str) -> list[str]:
