@@ -21,6 +21,9 @@ class HubermeanError(Exception):
 
     exit_code = 2
 
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
 
 class InputError(HubermeanError, ValueError):
     """A parameter, a file or a column that cannot be used."""
@@ -74,6 +77,11 @@ class LedgerDamaged(HubermeanError):  # noqa: N818 - a public name that says wha
 
 class NotRecorded(UserWarning):
     """A release was paid for and returned, but the ledger could not keep it: keep it yourself."""
+
+
+def one_line(message: str) -> str:
+    """Names in a message may hold line breaks and control codes, which a terminal or a log would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in message)
 
 
 def is_real(given: object) -> bool:

@@ -69,13 +69,13 @@ class FileSet:
                 return f"read_parquet({paths}, union_by_name = true, hive_partitioning = false)"
             case "csv":
                 # One reader from front to back: several would start in the middle of quoted fields and read their
-                # lines as records. Lenient about fields (strict_mode, null_padding) and bytes (latin-1 has no invalid
-                # ones, and keeps equal keys equal): a malformed record must not touch any other, nor vanish.
+                # lines as records. Lenient about fields (strict_mode, null_padding): a malformed record must not touch
+                # any other, nor vanish. About bytes, see `text_bytes`.
                 return (
                     f"read_csv({paths}, auto_detect = false, header = true, delim = {literal(self.delimiter)}, "
                     f"quote = '\"', escape = '\"', columns = {_as_text(self.header)}, "
                     "ignore_errors = true, strict_mode = false, null_padding = true, parallel = false, "
-                    f"encoding = 'latin-1', max_line_size = {LONGEST_LINE}, buffer_size = {2 * LONGEST_LINE})"
+                    f"max_line_size = {LONGEST_LINE}, buffer_size = {2 * LONGEST_LINE})"
                 )
             case _:
                 return (
@@ -111,9 +111,11 @@ def _expand(text: str) -> tuple[str, ...]:
         found = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
     if not found:
         raise InputError(f"there is no file {text}; check the path")
+    if not all(map(os.path.isfile, found)):  # a pipe or a device may never come to an end
+        raise InputError(f"{text} is no plain file; copy what it gives into one")
     paths = tuple(os.path.abspath(path) for path in found)
     for path in paths:
-        if not _is_text(path):
+        if not is_text(path):
             raise InputError("a file name holds bytes that are not text; rename the file")
         if not os.access(path, os.R_OK):
             raise InputError(f"{path} cannot be opened; check its permissions")
@@ -156,9 +158,10 @@ def _header(path: str, delimiter: str) -> tuple[str, ...]:
         ) from None
 
 
-def _is_text(path: str) -> bool:
+def is_text(name: str) -> bool:
+    """Whether a text can be written as UTF-8, which half a surrogate pair cannot."""
     try:
-        path.encode("utf-8")
+        name.encode("utf-8")
     except UnicodeEncodeError:
         return False
     return True

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.ingest.files import identifier, literal
+from hubermean.ingest.files import identifier, is_text, literal
 from hubermean.ingest.read import Source, open_source
 from hubermean.ingest.session import quietly
+from hubermean.ingest.text_bytes import holds_stand_ins
 
 Key = tuple[Any, ...]
 MOST_KEYS = 1_000_000
@@ -105,24 +106,17 @@ def checked_keys(keys: Sequence[Key], query: str, by: Sequence[str], source: Sou
                     f"{key!r} in keys is no value of column {name!r}, whose type is {kind}; "
                     "write keys as they stand in the data"
                 )
-    if source.byte_text:
-        typed = [tuple(decoded(one, source) for one in key) for key in typed]
     if len(set(typed)) != len(typed):
         raise InputError("keys names a group twice; name each once")
     return typed
 
 
 def decoded(key: Any, source: Source) -> Any:
-    """A key as people write it: text that was read byte by byte as the UTF-8 it is, None where it is none.
+    """A key as people write it; None for text that stands for bytes that are no UTF-8.
 
     Different keys stay different: a letter in place of what cannot be read would make one of many.
     """
-    if not (source.byte_text and isinstance(key, str)):
-        return key
-    try:
-        return key.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return None
+    return None if source.byte_text and isinstance(key, str) and holds_stand_ins(key) else key
 
 
 def _text(key: Any, source: Source) -> str:
@@ -139,4 +133,8 @@ def _text(key: Any, source: Source) -> str:
     text = str(key)
     if "\0" in text or _SEPARATOR in text:
         raise InputError("keys may not hold the characters zero and 31, which no text needs")
-    return text.encode("utf-8", errors="replace").decode("latin-1") if source.byte_text else text
+    if not is_text(text):
+        raise InputError("keys must be text that can be written as UTF-8")
+    if source.byte_text and holds_stand_ins(text):
+        raise InputError("keys may not hold the last 128 characters of Unicode, which no text needs")
+    return text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubermean.errors import InputError
-from hubermean.ingest.files import FileSet
+from hubermean.ingest.files import FileSet, is_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +40,22 @@ def sql(
     """
     if not isinstance(query, str) or not query.strip():
         raise InputError("a query must be one SELECT statement")
+    if not is_text(query):
+        raise InputError("a query must be text that can be written as UTF-8")
     if isinstance(files, str | os.PathLike):
         files = [files]
-    if isinstance(files, Mapping):
-        named = [(str(name), path) for name, path in files.items()]
-    else:
-        named = [(_table_name(path), path) for path in files]
+    try:
+        if isinstance(files, Mapping):
+            named = [(str(name), os.fspath(path)) for name, path in files.items()]
+        else:
+            named = [(_table_name(path), os.fspath(path)) for path in files]
+    except TypeError:
+        raise InputError(
+            "files must be a list of paths, or a mapping from names of tables to paths"
+        ) from None
     names = [name for name, _ in named]
+    if not all(map(is_text, names)):
+        raise InputError("the names of tables must be text that can be written as UTF-8")
     if len(set(names)) != len(names) or not all(names):
         raise InputError("two files would be tables of one name; pass files as a mapping from name to path")
     found = tuple((name, FileSet.find(path)) for name, path in named)

@@ -17,6 +17,7 @@ from hubermean.ingest.frames import arrow_source, is_duckdb_relation
 from hubermean.ingest.grouping import grouping_query, read_user_table
 from hubermean.ingest.query import SqlQuery
 from hubermean.ingest.session import fetch, open_session, quietly
+from hubermean.ingest.text_bytes import as_utf8
 from hubermean.user_table import UserTable
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ UNREADABLE = "the data could not be read to the end; check that the file or quer
 class Source:
     """Something the engine can select from; `once` if it cannot be read again.
 
-    `relation` is None where `connection` knows it by `name`. `byte_text`: text holds a letter for every byte of the
-    file (latin-1), whatever its encoding. `marks`: see `ArrowSource`.
+    `relation` is None where `connection` knows it by `name`. `byte_text`: text may hold letters that
+    stand for bytes (`text_bytes`). `marks`: see `ArrowSource`.
     """
 
     name: str
@@ -151,7 +152,7 @@ class ValueRule:
     @classmethod
     def checked(cls, resolution: float | Decimal | Fraction | None, non_finite: str) -> ValueRule:
         step = _resolution(resolution)
-        if non_finite not in ("drop", "clamp"):
+        if not isinstance(non_finite, str) or non_finite not in ("drop", "clamp"):
             raise InputError(f"non_finite must be 'drop' or 'clamp', not {non_finite!r}")
         return cls(step=step, clamp_infinities=non_finite == "clamp")
 
@@ -186,16 +187,21 @@ def open_source(
     threads: int | None,
 ) -> Iterator[Source]:
     if isinstance(data, str | os.PathLike):
-        files = FileSet.find(data)
-        with open_session(files.paths, memory_limit=memory_limit, threads=threads) as connection:
-            yield _file_source(files, connection, [*users, *values, *groups])
+        found = FileSet.find(data)
+        with (
+            as_utf8(found) as files,
+            open_session(files.paths, memory_limit=memory_limit, threads=threads) as connection,
+        ):
+            yield _file_source(files, connection, [*users, *values, *groups], named=found.paths[0])
     elif isinstance(data, SqlQuery):
         # Text files are loaded first and then shut out: a query that named their path would have the engine guess
         # their types from the content.
-        tables = [(name, files.scan(())) for name, files in data.files if files.kind != "parquet"]
+        texts = [(name, files) for name, files in data.files if files.kind != "parquet"]
         paths = [path for _, files in data.files if files.kind == "parquet" for path in files.paths]
-        with open_session(paths, memory_limit=memory_limit, threads=threads, tables=tables) as connection:
-            yield _query_source(data, connection)
+        with contextlib.ExitStack() as copies:
+            tables = [(name, copies.enter_context(as_utf8(files)).scan(())) for name, files in texts]
+            session = open_session(paths, memory_limit=memory_limit, threads=threads, tables=tables)
+            yield _query_source(data, copies.enter_context(session))
     elif is_duckdb_relation(data):
         if memory_limit is not None or threads is not None:
             raise InputError(
@@ -219,9 +225,11 @@ def open_source(
             )
 
 
-def _file_source(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Source:
+def _file_source(
+    files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str], *, named: str
+) -> Source:
     scan = files.scan(columns)
-    broken = f"{files.paths[0]} cannot be read as {files.kind}; check that it is complete"
+    broken = f"{named} cannot be read as {files.kind}; check that it is complete"
     relation = quietly(lambda: connection.sql(f"SELECT * FROM {scan}"), broken)
     if files.kind == "parquet" and len(files.paths) > 1:
         _require_one_type(files, connection, columns)
@@ -257,7 +265,7 @@ def _query_source(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> Sour
         problem = "the query cannot be run; it may only read the files named in files="
     if problem:
         raise InputError(problem)
-    bytewise = bool(data.files) and all(files.kind == "csv" for _, files in data.files)
+    bytewise = any(files.kind == "csv" for _, files in data.files)
     return Source(name="hubermean_query", schema=_schema(relation), connection=connection, byte_text=bytewise)
 
 
