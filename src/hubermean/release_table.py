@@ -129,7 +129,7 @@ class ReleaseTable(Sequence["Release | Refusal"]):
             n_users=None,
             parameters=self.parameters,
             spent=self.spent,
-            interval_rule=None if self.intervals is None else Row(table=self, number=row),
+            interval_rule=Row(table=self, number=row) if self._has_interval(row) else None,
             statistic=self.statistic,
             denominator=self.denominators[row] if self.denominators else None,
             group=group,
@@ -177,6 +177,10 @@ class ReleaseTable(Sequence["Release | Refusal"]):
         if level not in self._ends:
             self._ends[level] = self.intervals.ends(level)
         return self._ends[level]
+
+    def _has_interval(self, row: int) -> bool:
+        ends = self.interval_at()
+        return ends is not None and not np.isnan(ends[0][row]).any()
 
     @cached_property
     def _ends(self) -> dict[float, tuple[Floats, Floats]]:

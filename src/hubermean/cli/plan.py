@@ -27,6 +27,7 @@ from hubermean.cli.options import (
 )
 from hubermean.cli.render import console
 from hubermean.planning.words import command, headings, notes, table, title
+from hubermean.readable import printable
 
 _BAR = 9
 # A full bar stands for the largest error, in times the non-private one, but within these.
@@ -112,7 +113,7 @@ def plan(
         return
     _print(comparison)
     if plot is not None:
-        console().print(Text(f"The figure is in {plot}."))
+        console().print(Text(f"The figure is in {printable(plot)}."))
 
 
 def _print(comparison: planning.Plan) -> None:

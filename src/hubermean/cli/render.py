@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hubermean.readable import SHOWN
+from hubermean.readable import SHOWN, printable
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
 
@@ -65,12 +65,12 @@ def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str
     table = Table(
         box=box.ROUNDED,
         show_header=any(headings),
-        title=Text(title),
+        title=Text(printable(title)),
         title_justify="left",
         title_style="bold",
     )
     for heading in headings:
         table.add_column(Text(heading), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console().print(table)

@@ -14,6 +14,7 @@ from rich.text import Text
 from hubermean.cli.render import console, print_release, print_release_table
 from hubermean.errors import InputError, NotRecorded, NotReleased
 from hubermean.ingest import keys_from_file
+from hubermean.readable import printable
 from hubermean.release import Release
 from hubermean.release_table import Refusal, ReleaseTable
 from hubermean.report import Destination, page
@@ -80,7 +81,7 @@ def finish(result: Release | ReleaseTable, lost: list[str]) -> None:
 
 def _bare(row: Release | Refusal) -> list[str]:
     """The keys of a group and its values; nothing after the keys where none were released."""
-    keys = [" ".join(str(key).split()) for key in (row.group or {}).values()]
+    keys = [printable(" ".join(str(key).split())) for key in (row.group or {}).values()]
     return keys if isinstance(row, Refusal) else [*keys, *map(_plain, row.values)]
 
 
@@ -93,14 +94,15 @@ def write_report(
     result: Release | ReleaseTable, destination: Destination, *, source: str, announce: bool
 ) -> None:
     """The page, once the release is printed: what was paid for is not lost with it."""
+    path = printable(str(destination.path))
     try:
         destination.write(page(result, source=source))
     except OSError:
         typer.echo(
-            f"error: the answer is released and printed above, but no report could be written to {destination.path}; "
+            f"error: the answer is released and printed above, but no report could be written to {path}; "
             "keep what is printed, since the budget is spent",
             err=True,
         )
         raise typer.Exit(NOT_WRITTEN) from None
     if announce:
-        console().print(Text(f"The report is in {destination.path}."), soft_wrap=True)
+        console().print(Text(f"The report is in {path}."), soft_wrap=True)

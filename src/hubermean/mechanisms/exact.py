@@ -65,7 +65,7 @@ class Exact:
     def __post_init__(self) -> None:
         for name in ("threshold", "radius"):
             given: Any = getattr(self, name)
-            if not is_real(given) or not 1e-60 <= float(given) <= 1e60:
+            if not is_real(given) or not 1e-60 <= given <= 1e60:
                 raise InputError(f"{name} must be a positive number (from 1e-60 to 1e60), not {given!r}")
 
     @classmethod

@@ -65,4 +65,4 @@ def _scales(given: Any, columns: int | None) -> tuple[float, ...]:
 
 
 def _usable(number: Any) -> bool:
-    return is_real(number) and 1e-60 <= float(number) <= 1e60
+    return is_real(number) and bool(1e-60 <= number <= 1e60)

@@ -99,7 +99,7 @@ class Request:
             raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
         if not (is_real(delta) and (delta == 0 or 1e-100 <= delta < 1)):
             raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
-        if per not in get_args(Per):
+        if not isinstance(per, str) or per not in get_args(Per):
             raise InputError(f"per must be 'record' or 'user', not {per!r}")
         return cls(
             columns=columns,
@@ -224,4 +224,7 @@ def _plain(given: Any) -> Any:
         return tuple(_plain(one) for one in given)
     if isinstance(given, bool) or not isinstance(given, Real):
         return given
-    return int(given) if isinstance(given, Integral) else float(given)
+    try:
+        return int(given) if isinstance(given, Integral) else float(given)
+    except OverflowError:  # beyond all floats, and so beyond all that is taken
+        return given

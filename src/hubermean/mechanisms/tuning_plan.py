@@ -169,6 +169,8 @@ class Planner:
     def division(self, weight: float, spent: Fraction, *, surely: bool = False) -> Division:
         """UnfitError where the weight is too small, to find the place at all or, if so asked, to find it surely."""
         weight = min(weight, _MOST_USERS)
+        if weight <= 0.0:
+            raise UnfitError(TOO_FEW)
         own = (self.purse.total - spent) / self.columns
         spread, share = None, _GIVEN_SHARE
         rest = own
