@@ -48,6 +48,8 @@ def test_words_that_are_no_words_are_refused(odd: Any) -> None:
     for name in ("per", "non_finite", "neighbors", "mechanism"):
         with pytest.raises(hm.HubermeanError, match="must be"):
             hm.mean(trips, user="u", value="v", epsilon=1, **{name: odd})
+    with pytest.raises(hm.HubermeanError, match="of must be"):
+        hm.count(trips, user="u", epsilon=1, of=odd)
 
 
 def test_bare_keys_hold_no_control_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -310,7 +310,7 @@ def count(
     >>> count(trips, user="rider", of="records", record_cap=5, epsilon=1000).value
     4
     """
-    if of not in ("users", "records"):
+    if not isinstance(of, str) or of not in ("users", "records"):
         raise InputError(f"of must be 'users' or 'records', not {of!r}")
     if of == "users" and record_cap is not None:
         raise InputError("record_cap is for of='records'; every user counts once, so leave it out")
