@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -120,3 +122,24 @@ def test_a_table_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
 def test_files_that_are_no_paths_are_refused(files: Any) -> None:
     with pytest.raises(hm.HubermeanError):
         hm.sql("select 1", files=files)
+
+
+def failing_batches() -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"u": [1], "v": pa.array([1], pa.duration("s"))})
+    raise LookupError("secret")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.LazyFrame({"u": [1, 2], "t": ["1", "secret"]}).with_columns(v=pl.col("t").cast(pl.Int64)),
+        pl.LazyFrame({"u": [1]}).select("absent"),
+        pa.RecordBatchReader.from_batches(next(failing_batches()).schema, failing_batches()),
+    ],
+    ids=["cast", "plan", "batches"],
+)
+def test_a_frame_that_fails_is_refused_without_its_words(frame: Any) -> None:
+    """What a lazy frame says of a value it cannot convert quotes that value."""
+    with pytest.raises(hm.HubermeanError, match="could not be read") as caught:
+        user_table(frame, user="u", value="v")
+    assert caught.value.__context__ is None

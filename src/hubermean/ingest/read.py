@@ -209,7 +209,7 @@ def open_source(
             )
         yield Source(name=f"hubermean_{id(data):x}", schema=_schema(data), connection=None, relation=data)
     else:
-        source = quietly(lambda: arrow_source(data, users, values, groups), UNREADABLE)
+        source = quietly(lambda: arrow_source(data, users, values, groups), UNREADABLE, foreign=True)
         with open_session((), memory_limit=memory_limit, threads=threads) as connection:
 
             def registered() -> duckdb.DuckDBPyRelation:

@@ -83,10 +83,11 @@ def open_session(
             connection.close()
 
 
-def quietly(work: Callable[[], T], what: str) -> T:
+def quietly(work: Callable[[], T], what: str, *, foreign: bool = False) -> T:
     """Do some work of the engine's; its error, whose text may quote data, becomes one fixed sentence.
 
     The new error is raised outside the handler of the old one, so that it does not even carry it as context.
+    `foreign` work runs code of others, such as a lazy frame's, which may fail in any way.
     """
     import duckdb
     import pyarrow as pa
@@ -105,6 +106,11 @@ def quietly(work: Callable[[], T], what: str) -> T:
         RuntimeError,
     ) as error:
         interrupted = type(error) is RuntimeError and str(error) == "Query interrupted"
+    except BaseException as error:
+        failed = isinstance(error, Exception) or type(error).__name__ == "PanicException"  # Rust's is none
+        if not (foreign and failed):
+            raise
+        interrupted = False
     if interrupted:  # the engine noticed the interrupt and put an error of its own in its place
         raise KeyboardInterrupt
     raise InputError(what)
