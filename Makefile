@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo postgres test test-all check bench accuracy tuning peers hostile scaling timing groups experiments gallery screenshots tutorial docs wheel clean
+.PHONY: help demo postgres test test-all check bench accuracy tuning peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -69,6 +69,15 @@ gallery: $(READY)  ## the figures of docs/gallery.md, into docs/img/
 
 tutorial: $(READY)  ## what the examples of the documentation print, into its pages
 	$(BIN)/python docs/tools/run_examples.py --write
+
+TARGET ?= files
+SECONDS ?= 3600
+
+fuzz: $(READY)  ## hostile input: make fuzz TARGET=files SECONDS=600; see fuzz/README.md
+	$(BIN)/python -m fuzz $(TARGET) --seconds $(SECONDS)
+
+fuzz-all: $(READY)  ## every target, two at a time, an hour each, into fuzz/RESULTS.md
+	$(BIN)/python -m fuzz all --seconds $(SECONDS) --at-once 2 --write fuzz/RESULTS.md
 
 docs: $(READY)  ## the documentation site, into site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
