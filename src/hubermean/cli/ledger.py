@@ -14,11 +14,10 @@ from hubermean.errors import InputError, LedgerDamaged
 from hubermean.ledger import Dataset, Ledger
 from hubermean.ledger.amounts import Cost
 from hubermean.ledger.composition import COMPOSITIONS
-from hubermean.ledger.entries import CHARGES
-from hubermean.ledger.export import exported, plain_entry
+from hubermean.ledger.export import charge_lines, exported, plain_entry
 from hubermean.readable import number, one_sided, printable
 from hubermean.relations import Neighbors as Relation
-from hubermean.report import Destination, asked_in_words, ledger_page, outcome_in_words
+from hubermean.report import Destination, ledger_page
 
 ledger = typer.Typer(
     name="ledger",
@@ -300,19 +299,19 @@ def _amounts(cost: Cost, *, up: bool, always: bool = False) -> str:
 def _show_charges(book: Ledger, dataset: str | None, *, as_json: bool, quiet: bool) -> None:
     if dataset is not None:
         book.dataset(dataset)  # refuses a name that is not there
-    entries = [plain_entry(entry) for entry in book.entries(dataset)]
-    charges = [entry for entry in entries if entry["kind"] in CHARGES]
+    lines = charge_lines(plain_entry(entry) for entry in book.entries(dataset))
     if as_json:
-        _print_json({"charges": charges})
+        _print_json({"charges": lines})
         return
-    outcomes = {entry["content"].get("charge"): entry for entry in entries if "charge" in entry["content"]}
-    rows = []
-    for entry in charges:
-        content = entry["content"]
-        words = (asked_in_words(content["asked"]), outcome_in_words(entry, outcomes.get(entry["number"])))
-        cost = content["cost"]
-        when = content["at"][:16].replace("T", " ")
-        rows.append((str(entry["number"]), entry["dataset"], when, *words, cost["loss"], cost["delta"]))
+    rows = [
+        (
+            str(line["entry"]),
+            line["dataset"],
+            line["at"][:16].replace("T", " "),
+            *(line[name] for name in ("what", "came_out", "loss", "delta")),
+        )
+        for line in lines
+    ]
     if quiet:
         for row in rows:
             typer.echo("\t".join(row))

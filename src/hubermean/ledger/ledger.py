@@ -346,7 +346,8 @@ def _answer(rows: Rows, name: str, question: Question) -> Entry | None:
     found = rows.answer(asked)
     if found is None:
         return None
-    if not found.is_whole or found.dataset != name or found.content.get("question") != asked:
+    asked_for = found.is_whole and found.dataset == name and found.content.get("question") == asked
+    if not asked_for or found.kind not in ANSWERS:
         raise LedgerDamaged(f"entry {found.number} was altered", entry=found.number)
     return found
 

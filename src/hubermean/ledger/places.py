@@ -27,6 +27,8 @@ def store_at(place: str | os.PathLike[str]) -> Store:
         )
     url = _URL.match(text)
     if url is None:
+        if "://" in text:  # somebody's URL, spelt wrongly: not to be shown, nor made a file of
+            raise InputError("the URL of the ledger cannot be read; write postgresql://host/database")
         return SqliteStore(text)
     scheme = url["scheme"].lower()
     if scheme == "sqlite":

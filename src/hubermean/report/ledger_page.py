@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from hubermean.readable import number, one_sided, printable
+from hubermean.readable import number, one_sided
 from hubermean.report.chart import bar
 from hubermean.report.document import document, facts_table, note, number_cell, section, table
 from hubermean.report.markup import safe, tag
@@ -14,17 +15,12 @@ from hubermean.report.markup import safe, tag
 MOST_ROWS = 500
 """Charges that are listed for a data set; the JSON has them all."""
 
-_OUTCOMES = {
-    "released": "released",
-    "not-released": "not released: the mechanism's own test said no",
-    "failed": "interrupted by an error; the charge counts",
-}
-
 
 def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") -> str:
     """A page of what `hubermean.ledger.export` gives; it holds nothing else."""
     verdict = exported["verification"]
-    entries = exported["entries"]
+    refused = Counter(entry["dataset"] for entry in exported["entries"] if entry["kind"] == "refused")
+    charges = exported["charges"]
     parts = [
         tag(
             "header",
@@ -37,7 +33,12 @@ def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") 
         ),
         _verdict(verdict),
         *(
-            _dataset(place, dataset, [entry for entry in entries if entry["dataset"] == dataset["dataset"]])
+            _dataset(
+                place,
+                dataset,
+                [line for line in charges if line["dataset"] == dataset["dataset"]],
+                refused[dataset["dataset"]],
+            )
             for place, dataset in enumerate(exported["datasets"])
         ),
         tag(
@@ -70,7 +71,9 @@ def _verdict(verdict: Mapping[str, Any]) -> str:
     return section("Verified", tag("p", safe(told), " ", tag("code", safe(verdict["head"])), "."), *remarks)
 
 
-def _dataset(place: int, dataset: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> str:
+def _dataset(
+    place: int, dataset: Mapping[str, Any], charges: Sequence[Mapping[str, Any]], refused: int
+) -> str:
     unit = dataset["unit"]
     total, spent, left = (Decimal(dataset[name]["loss"]) for name in ("total", "spent", "left"))
     shares = [
@@ -111,7 +114,7 @@ def _dataset(place: int, dataset: Mapping[str, Any], entries: Sequence[Mapping[s
         tag("div", *heroes, class_="heroes several"),
         tag("figure", chart),
         facts_table(facts),
-        *_charges(entries, unit),
+        *_charges(charges, refused, unit),
     )
 
 
@@ -128,56 +131,21 @@ def _hero(label: str, value: str) -> str:
     return tag("div", tag("div", safe(label), class_="label"), tag("div", safe(value), class_="value"))
 
 
-def _charges(entries: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
-    outcomes = {entry["content"].get("charge"): entry for entry in entries if entry["kind"] in _OUTCOMES}
-    charges = [entry for entry in entries if entry["kind"] in ("charged", "spent")]
-    refused = sum(entry["kind"] == "refused" for entry in entries)
-    rows = [_row(entry, outcomes.get(entry["number"])) for entry in charges[-MOST_ROWS:]]
+def _charges(lines: Sequence[Mapping[str, Any]], refused: int, unit: str) -> list[str]:
+    rows = [_row(line) for line in lines[-MOST_ROWS:]]
     parts = []
     if rows:
         headings = ["entry", "when", "what", "came out", unit, "delta"]
         parts = [tag("h3", safe("Charges")), table(headings, rows, words=4)]
-    if len(charges) > MOST_ROWS:
-        parts.append(note(f"Listed are the last {MOST_ROWS} of {len(charges):,} charges."))
+    if len(lines) > MOST_ROWS:
+        parts.append(note(f"Listed are the last {MOST_ROWS} of {len(lines):,} charges."))
     if refused:
         times = "once" if refused == 1 else f"{refused:,} times"
         parts.append(note(f"More was asked for than was left {times}; nothing was released then."))
     return parts
 
 
-def _row(charge: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> str:
-    content = charge["content"]
-    cost = content["cost"]
-    words = (
-        str(charge["number"]),
-        _when(content["at"]),
-        asked_in_words(content["asked"]),
-        outcome_in_words(charge, outcome),
-    )
-    numbers = (one_sided(Decimal(cost["loss"]), up=True), one_sided(Decimal(cost["delta"]), up=True))
+def _row(line: Mapping[str, Any]) -> str:
+    words = (str(line["entry"]), _when(line["at"]), line["what"], line["came_out"])
+    numbers = (one_sided(Decimal(line[name]), up=True) for name in ("loss", "delta"))
     return tag("tr", *(tag("td", safe(word)) for word in words), *map(number_cell, numbers))
-
-
-def asked_in_words(asked: Mapping[str, Any]) -> str:
-    """What was asked, in a few words."""
-    if asked.get("statistic") == "elsewhere":
-        return printable(str(asked.get("note") or ""))
-    columns = ", ".join(map(str, asked.get("columns", ())))
-    by = f" by {', '.join(map(str, asked['by']))}" if asked.get("by") else ""
-    what = f"{asked.get('statistic')} of {columns}{by}, {asked.get('mechanism')}"
-    return printable(f"{what}, from {asked.get('source')}")
-
-
-def outcome_in_words(charge: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> str:
-    """What came of a charge."""
-    if charge["kind"] == "spent":
-        return "released elsewhere"
-    if outcome is None:
-        return "no outcome recorded; the charge counts"
-    release = outcome["content"].get("release")
-    if outcome["kind"] != "released" or not isinstance(release, dict):
-        return _OUTCOMES[outcome["kind"]]
-    if "by" in release:
-        return f"{len(release['keys']):,} groups"
-    values = [number(value) for value in release["values"][:3]]
-    return ", ".join(values) + (", ..." if len(release["values"]) > 3 else "")
