@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from fuzz import places, targets
 from fuzz.tally import Tally
 
 LONGEST_INPUT = 2048
-_GRACE = 120  # seconds beyond its limits after which a process is given up
+_GRACE = (
+    120  # seconds beyond the limit of an execution after which a process is given up; it also has to begin
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +67,7 @@ def fuzz(name: str, limits: Limits) -> Run:
         words.write_text(_dictionary(targets.load(name).DICTIONARY))
         while (left := limits.seconds - (time.monotonic() - started)) > 1:
             executed = tally.count
-            _process(name, limits, int(left), words, scratch)
+            _process(name, limits, int(left), words, tally, scratch)
             if tally.count == executed:
                 raise RuntimeError(f"fuzzing {name} does not begin; see {name}.log among the findings")
         executions = tally.count
@@ -76,7 +79,7 @@ def fuzz(name: str, limits: Limits) -> Run:
     )
 
 
-def _process(name: str, limits: Limits, left: int, words: Path, scratch: str) -> None:
+def _process(name: str, limits: Limits, left: int, words: Path, tally: Tally, scratch: str) -> None:
     options = [
         f"-max_total_time={left}",
         f"-timeout={limits.execution}",
@@ -101,14 +104,24 @@ def _process(name: str, limits: Limits, left: int, words: Path, scratch: str) ->
             stderr=output,
         )
         try:
-            child.wait(left + limits.execution + _GRACE)
-        except subprocess.TimeoutExpired:
+            if not _goes_on(child, tally, limits):
+                (places.findings() / f"{name}-stuck-{int(time.time())}").write_bytes(b"")
+        finally:
             child.kill()
             child.wait()
-            (places.findings() / f"{name}-stuck-{int(time.time())}").write_bytes(b"")
-        except BaseException:
-            child.kill()
-            raise
+
+
+def _goes_on(child: subprocess.Popen[bytes], tally: Tally, limits: Limits) -> bool:
+    """Wait for a process to end; False where it has long been at one execution, and libFuzzer did not notice."""
+    seen, since = tally.count, time.monotonic()
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(2.0)
+            return True
+        if tally.count != seen:
+            seen, since = tally.count, time.monotonic()
+        elif time.monotonic() - since > limits.execution + _GRACE:
+            return False
 
 
 def _findings(name: str) -> set[str]:
