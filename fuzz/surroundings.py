@@ -6,6 +6,7 @@ opened by anybody, and what comes back is searched for what the canaries hold.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -53,6 +54,7 @@ class Surroundings:
 
     def __init__(self) -> None:
         self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="hubermean-fuzz-")))
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.watching = False
         self.opened: list[str] = []
         self._plant()
@@ -124,7 +126,9 @@ _made: dict[int, Surroundings] = {}  # one a process; audit hooks cannot be take
 @contextlib.contextmanager
 def working_folder() -> Iterator[Path]:
     """The working folder, empty but for the canaries; raises where something was opened that nobody named."""
-    here = _made.setdefault(os.getpid(), Surroundings()) if os.getpid() not in _made else _made[os.getpid()]
+    if os.getpid() not in _made:
+        _made[os.getpid()] = Surroundings()
+    here = _made[os.getpid()]
     before = os.getcwd()
     os.chdir(here.folder)
     here.opened.clear()
