@@ -259,6 +259,45 @@ def test_tables_and_triggers_that_are_not_a_ledgers_are_damage(copy: Path, state
             use(ledger)
 
 
+def test_a_trigger_that_bears_the_name_of_a_table_is_damage(tmp_path: Path) -> None:
+    """Made before the table of its name, it would hide behind that, and drop every charge."""
+    place = tmp_path / "l.sqlite"
+    tables, more = sqlite_store._VERSIONS[1], sqlite_store._VERSIONS[2]
+    dropping = "BEFORE {what} ON {table} WHEN new.number > 1 BEGIN SELECT RAISE(IGNORE); END"
+    with sqlite3.connect(place) as connection:
+        for statement in (
+            tables["hubermean_entries"],
+            "CREATE TRIGGER hubermean_heads " + dropping.format(what="INSERT", table="hubermean_entries"),
+            tables["hubermean_heads"],
+            "CREATE TRIGGER hubermean_answers " + dropping.format(what="UPDATE", table="hubermean_heads"),
+            *more.values(),
+            f"INSERT INTO hubermean_heads VALUES ('', 0, '{hm.ledger.entries.GENESIS}')",
+            f"PRAGMA application_id = {sqlite_store.APPLICATION}",
+            "PRAGMA user_version = 2",
+        ):
+            connection.execute(statement)
+    connection.close()
+    with hm.Ledger(place) as ledger:
+        for use in (lambda: ledger.init("d", epsilon=1), lambda: ask(ledger, "one"), ledger.verify):
+            with pytest.raises(hm.LedgerDamaged):
+                use()
+
+
+def test_what_is_written_is_looked_at_before_it_counts(copy: Path) -> None:
+    """Even if a trigger got past the list of tables: a charge that was dropped is none."""
+    with hm.Ledger(copy) as ledger:
+        ledger.dataset("e")
+        connection = ledger._store._connection  # type: ignore[attr-defined]
+        for kept in ("hubermean_entries", "hubermean_heads"):
+            connection.execute(
+                f"CREATE TEMP TRIGGER mine BEFORE INSERT ON {kept} BEGIN SELECT RAISE(IGNORE); END"
+            )
+            with pytest.raises(hm.LedgerDamaged, match="entry 11 is not kept as it is written"):
+                ask(ledger, "five", dataset="e")
+            connection.execute("DROP TRIGGER mine")
+        assert ask(ledger, "five", dataset="e").receipt.entry == 12  # type: ignore[union-attr]
+
+
 # --- somebody who can compute digests ---------------------------------------------------------------------------------
 
 

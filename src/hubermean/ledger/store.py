@@ -119,6 +119,18 @@ class Rows:
                 number=entry.number,
                 digest=entry.digest,
             )
+        self._require_kept(entry)
+
+    def _require_kept(self, entry: Entry) -> None:
+        """A rule or a trigger that is not ours may drop what is written without a word."""
+        found = self.execute(
+            "SELECT digest FROM hubermean_entries WHERE number = :number", number=entry.number
+        )
+        written = (entry.number, entry.digest)
+        if [tuple(row) for row in found] != [(entry.digest,)] or any(
+            self.head(name) != written for name in (WHOLE, entry.dataset)
+        ):
+            raise LedgerDamaged(f"entry {entry.number} is not kept as it is written", entry=entry.number)
 
     def answer(self, question: str) -> Entry | None:
         found = self.execute(
