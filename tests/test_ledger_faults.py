@@ -451,3 +451,83 @@ def test_the_database_itself_refuses_to_change_an_entry(place: str) -> None:
             with pytest.raises(hm.LedgerDamaged), ledger._store.writing() as rows:
                 rows.execute(statement)
         assert ledger.verify().sound
+
+
+# --- a file that moves ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_replaced_is_charged_in_its_new_place(tmp_path: Path) -> None:
+    """A copy that was put back, say: what is kept open is no longer what others read."""
+    place = tmp_path / "l.sqlite"
+    opened(str(place))
+    with hm.Ledger(place) as held:
+        ask(held, "one")
+        held.close()
+        shutil.copy(place, tmp_path / "copy.sqlite")
+        held.dataset("d")
+        os.replace(tmp_path / "copy.sqlite", place)
+        ask(held, "two", 0.5)
+        with hm.Ledger(place) as other:
+            assert other.dataset("d").spent.loss == Decimal("0.75")
+            with pytest.raises(hm.BudgetExhausted):
+                ask(other, "three", 0.5)
+        os.unlink(place)
+        with pytest.raises(hm.InputError, match="there is no ledger"):
+            ask(held, "four")
+
+
+def test_a_file_that_is_replaced_during_a_charge_lets_nothing_out(tmp_path: Path) -> None:
+    place, older = tmp_path / "l.sqlite", tmp_path / "older.sqlite"
+    opened(str(place))
+    shutil.copy(place, older)
+    with hm.Ledger(place) as held:
+        store: Any = held._store
+        within = store.writing
+
+        @contextlib.contextmanager
+        def replaced() -> Iterator[Any]:
+            with within() as rows:
+                yield rows
+                if older.exists():
+                    for log in ("-wal", "-shm"):
+                        os.unlink(f"{place}{log}")
+                    os.replace(older, place)
+
+        store.writing = replaced
+        with pytest.raises(hm.LedgerUnavailable, match="moved or replaced while it was written"):
+            ask(held)
+        assert kinds(str(place)) == ["opened"]
+        assert ask(held).receipt.entry == 3  # type: ignore[union-attr]
+
+
+def test_a_file_of_two_names_is_not_charged(tmp_path: Path) -> None:
+    """Each name has a log of its own: charges by one would be missed by the other."""
+    place, other = tmp_path / "l.sqlite", tmp_path / "other.sqlite"
+    opened(str(place))
+    os.link(place, other)
+    for name in (place, other):
+        with pytest.raises(hm.LedgerUnavailable, match="a second name"):
+            ask(str(name))
+        with hm.Ledger(name) as ledger:
+            assert ledger.verify().sound
+    other.unlink()
+    other.symlink_to(place)
+    with hm.Ledger(place) as first, hm.Ledger(other) as second:
+        ask(first, "one", 0.75)
+        with pytest.raises(hm.BudgetExhausted):
+            ask(second, "two", 0.75)
+
+
+def test_a_ledger_is_the_same_file_wherever_the_process_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = hm.Ledger("l.sqlite")
+    ledger.init("d", epsilon=1)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    ledger.close()
+    ask(ledger)
+    ledger.close()
+    assert ledger.place == "l.sqlite"
+    assert kinds(str(tmp_path / "l.sqlite")) == ["opened", "charged", "released"]

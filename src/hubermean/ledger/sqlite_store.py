@@ -51,10 +51,15 @@ _REASONS = {
 
 
 class SqliteStore:
-    """One file. A connection is kept open for one process; another process opens its own."""
+    """One file. A connection is kept open for one process; another process opens its own.
+
+    The file is what its name stands for now: one that was moved, removed or replaced is no longer written to.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.abspath(path))  # the same file wherever the process goes
+        self._given = os.fspath(path)
+        self._file: tuple[int, int] | None = None
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._writable = False
@@ -62,7 +67,7 @@ class SqliteStore:
 
     @property
     def place(self) -> str:
-        return str(self.path)
+        return self._given
 
     def create(self) -> None:
         with self._lock, self._translated():
@@ -95,12 +100,19 @@ class SqliteStore:
     def writing(self) -> Iterator[Rows]:
         with self._lock, self._translated():
             connection = self._opened(write=True)
+            self._require_one_name()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield Rows(_execute(connection))
                 connection.execute("COMMIT")
             finally:
                 _roll_back(connection)
+            if self._file != _identity(self.path):  # it went to a file that nobody will read
+                self.close()
+                raise LedgerUnavailable(
+                    f"the ledger {self.place} was moved or replaced while it was written; see that it is in place, "
+                    "and try again"
+                )
 
     def faults(self) -> list[str]:
         with self._lock, self._translated():
@@ -116,15 +128,17 @@ class SqliteStore:
             self._connection = None
 
     def _opened(self, *, write: bool) -> sqlite3.Connection:
-        mine = (
-            self._process == os.getpid()
-        )  # what was opened before a fork must not be used, nor closed, after it
+        # What was opened before a fork must not be used, nor closed, after it; nor what the name no longer stands for.
+        mine = self._process == os.getpid() and self._file == _identity(self.path)
         if self._connection is not None and mine and (self._writable or not write):
             return self._connection
         self.close()
         if not self.path.is_file():
             raise InputError(f"there is no ledger {self.place}; make one with hubermean ledger init")
         writable = all(os.access(place, os.W_OK) for place in (self.path, self.path.parent))
+        self._file = _identity(
+            self.path
+        )  # before it is opened: if it is replaced between, it is opened again
         connection = self._connect("rw" if writable or write else self._mode_for_readers())
         try:
             version = _version(connection)
@@ -140,6 +154,14 @@ class SqliteStore:
         self._connection, self._writable, self._process = connection, writable or write, os.getpid()
         return connection
 
+    def _require_one_name(self) -> None:
+        """The log beside a file goes by its name: writers by another name would not see it, nor be seen."""
+        if os.stat(self.path).st_nlink > 1:
+            raise LedgerUnavailable(
+                f"the ledger {self.place} has a second name (a hard link), by which charges would be missed; "
+                "remove that name, or put a copy in its place"
+            )
+
     def _mode_for_readers(self) -> str:
         # A log beside the file needs a folder that can be written; without one, nothing is missing from the file.
         log = self.path.with_name(self.path.name + "-wal")
@@ -147,7 +169,7 @@ class SqliteStore:
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
+            f"{self.path.as_uri()}?mode={mode}",
             uri=True,
             timeout=WAIT_SECONDS,
             isolation_level=None,
@@ -232,6 +254,15 @@ def _enter(connection: sqlite3.Connection, work: Any) -> None:
         connection.execute("COMMIT")
     finally:
         _roll_back(connection)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a name stands for; None if for none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _execute(connection: sqlite3.Connection) -> Any:
