@@ -261,6 +261,20 @@ def test_user_means_are_charged_too(ledger: hm.Ledger) -> None:
     assert hm.mean_of_user_means([1.0, 2.0], **options).receipt.left.startswith("epsilon = 0,")  # type: ignore[union-attr]
 
 
+def test_other_counts_of_the_same_means_are_another_question(ledger: hm.Ledger) -> None:
+    means, counts = np.array([1.0, 2.0, 3.0]), np.array([1, 1, 1])
+    options: dict[str, Any] = {"epsilon": 0.25, "bounds": (0, 10), "record_cap": 9, "per": "record"}
+
+    def asked(counts: Any) -> bool:
+        release = hm.mean_of_user_means(means, counts, ledger=ledger, dataset="trips", **options)
+        assert release.receipt is not None
+        return release.receipt.again
+
+    assert [asked(counts), asked(counts)] == [False, True]
+    assert not asked(np.array([1, 1, 9]))
+    assert not asked(None)
+
+
 def test_a_recorded_refusal_is_given_again_at_no_cost(ledger: hm.Ledger) -> None:
     far = np.where(np.arange(500) % 2, 1e3, -1e3)
     options: dict[str, Any] = {

@@ -420,7 +420,13 @@ def mean_of_user_means(
 
     def asked() -> Question:
         return question_of(
-            means, statistic="mean", request=request, mechanism=mechanism, known=known, name=question
+            means,
+            statistic="mean",
+            request=request,
+            mechanism=mechanism,
+            known=known,
+            counts=counts,
+            name=question,
         )
 
     with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:

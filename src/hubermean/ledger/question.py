@@ -52,9 +52,10 @@ def question_of(
     known: Known,
     reading: Reading | None = None,
     grouping: Grouping | None = None,
+    counts: Any = None,
     name: str | None = None,
 ) -> Question:
-    """The question behind the arguments of `mean`, `count` or `mean_of_user_means`."""
+    """The question behind the arguments of `mean`, `count` or `mean_of_user_means`; `counts` are data of the last."""
     named = mechanism if isinstance(mechanism, str) else mechanism.name
     by = [] if grouping is None else list(grouping.by)
     shown = {
@@ -79,6 +80,8 @@ def question_of(
         "data": _identity(data) if name is None else name,
         "named": name is not None,
     }
+    if counts is not None and name is None:
+        told["counts"] = _identity(counts)
     users = () if reading is None else tuple(reading.user)
     return Question(users=users, shown=shown, digest=digest_of(told))
 
