@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import decimal
 import json
 import math
 import os
@@ -397,6 +398,38 @@ def test_rounding_is_upward(exact: Fraction) -> None:
     assert exact <= Fraction(upward(exact)) <= exact * (1 + Fraction(1, 10**18))
     power = upward(min(exact, Fraction(700)))
     assert float(exponential(power)) >= math.exp(float(power)) * (1 - 1e-13)
+
+
+def careless() -> decimal.Context:
+    """What a caller may have set for sums of its own."""
+    return decimal.Context(prec=2, rounding=decimal.ROUND_DOWN, traps=[decimal.FloatOperation])
+
+
+@pytest.mark.parametrize("composition", list(COMPOSITIONS))
+@pytest.mark.parametrize("changes", [1, 2])
+@pytest.mark.parametrize("rho", [None, Fraction(1, 7)])
+def test_what_is_charged_does_not_depend_on_the_decimals_of_the_caller(
+    composition: str, changes: int, rho: Fraction | None
+) -> None:
+    how = COMPOSITIONS[composition]
+    price = Price(epsilon=1.23456789, delta=1.98765e-7, rho=rho)
+
+    def worked_out() -> list[Any]:
+        limit, cost = how.limit(9.8765432, 1.98765e-5), how.cost(price, changes)
+        left = cost.left_of(limit)
+        return [limit, cost, left, how.epsilon_left(left), how.as_epsilon(cost, limit), cost.to_dict()]
+
+    expected = worked_out()
+    with decimal.localcontext(careless()):
+        assert worked_out() == expected
+
+
+def test_a_release_is_charged_in_full_whatever_the_decimals_of_the_caller(ledger: hm.Ledger) -> None:
+    with decimal.localcontext(careless()):
+        assert ask(ledger, 0.26789).receipt.charged == "epsilon = 0.26789"
+        assert ask(ledger, 0.1234, delta=1e-9, neighbors="add-remove").value is not None
+        assert ledger.verify().sound
+    assert spent(ledger) == Decimal("0.26789") + 2 * Decimal("0.1234")
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e5", "01", "1.0", "NaN", "Infinity", " 1", "1_0", "٣", 1, None])

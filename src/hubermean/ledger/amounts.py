@@ -47,6 +47,22 @@ class Cost:
         return cls(loss=parsed(written["loss"]), delta=parsed(written["delta"]))
 
 
+def product(amount: Decimal, factor: Decimal | int) -> Decimal:
+    """Exact, like every sum here: never in the context of the caller, whose precision may be any."""
+    return _EXACT.multiply(amount, factor)
+
+
+def half_of(amount: Decimal) -> Decimal:
+    return _EXACT.divide(amount, 2)
+
+
+def total_of(*amounts: Decimal) -> Decimal:
+    total = Decimal(0)
+    for amount in amounts:
+        total = _EXACT.add(total, amount)
+    return total
+
+
 NOTHING = Cost(loss=Decimal(0), delta=Decimal(0))
 
 

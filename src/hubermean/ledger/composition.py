@@ -19,7 +19,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from hubermean.errors import InputError
-from hubermean.ledger.amounts import Cost, as_written, exponential, upward
+from hubermean.ledger.amounts import Cost, as_written, exponential, half_of, product, total_of, upward
 from hubermean.privacy import float_down, largest_rho
 from hubermean.readable import one_sided
 from hubermean.relations import Neighbors
@@ -67,7 +67,7 @@ class Basic(Composition):
 
     def cost(self, price: Price, changes: int) -> Cost:
         epsilon, delta = as_written(price.epsilon), as_written(price.delta)
-        return Cost(loss=epsilon * changes, delta=_delta_of_changes(epsilon, delta, changes))
+        return Cost(loss=product(epsilon, changes), delta=_delta_of_changes(epsilon, delta, changes))
 
     def epsilon_left(self, left: Cost) -> Decimal:
         return left.loss
@@ -85,23 +85,23 @@ class Concentrated(Composition):
     def limit(self, epsilon: float, delta: float) -> Cost:
         if delta == 0.0:
             raise InputError("concentrated composition takes a total delta > 0; give delta=")
-        half = as_written(delta) / 2
+        half = half_of(as_written(delta))
         rho = largest_rho(not_above(epsilon), float_down(Fraction(half)))
         if rho == 0.0:
             raise InputError("this total is too small for concentrated composition; use composition='basic'")
-        return Cost(loss=Decimal(rho), delta=half)
+        return Cost(loss=Decimal.from_float(rho), delta=half)
 
     def cost(self, price: Price, changes: int) -> Cost:
         if price.rho is not None:  # the divergence of so many changes grows as their square
             return Cost(loss=upward(price.rho * changes**2), delta=Decimal(0))
-        epsilon, delta = as_written(price.epsilon) * changes, as_written(price.delta)
+        epsilon, delta = product(as_written(price.epsilon), changes), as_written(price.delta)
         # epsilon-DP is epsilon^2/2-zCDP (Bun & Steinke 2016), and no divergence is above epsilon.
         rho = min(upward(Fraction(epsilon) ** 2 / 2), epsilon)
         return Cost(loss=rho, delta=_delta_of_changes(as_written(price.epsilon), delta, changes))
 
     def epsilon_left(self, left: Cost) -> Decimal:
         root = math.sqrt(2.0 * float(left.loss)) * (1.0 - 1e-12)
-        return max(Decimal(root), left.loss)
+        return max(Decimal.from_float(root), left.loss)
 
     def as_epsilon(self, spent: Cost, limit: Cost) -> tuple[Decimal, Decimal]:
         """By dp-accounting's Renyi accountant, which searches the orders; the half of delta that converts counts."""
@@ -114,7 +114,7 @@ class Concentrated(Composition):
         accountant = RdpAccountant()
         accountant.compose(dp_event.ZCDpEvent(rho=float(spent.loss) * (1.0 + 1e-12)))
         epsilon = float(accountant.get_epsilon(float(half))) * (1.0 + 1e-9)
-        return upward(Decimal(epsilon)), upward(spent.delta + half)
+        return upward(Decimal.from_float(epsilon)), upward(total_of(spent.delta, half))
 
 
 COMPOSITIONS: dict[str, Composition] = {one.name: one for one in (Basic(), Concentrated())}
@@ -151,7 +151,7 @@ def _delta_of_changes(epsilon: Decimal, delta: Decimal, changes: int) -> Decimal
     """Group privacy: delta (1 + e^epsilon + ...), rounded up; of no use above 1."""
     if changes == 1 or delta == 0:
         return delta
-    if epsilon * (changes - 1) > 700:
+    if product(epsilon, changes - 1) > 700:
         return Decimal(1)
-    factors = sum((exponential(epsilon * step) for step in range(1, changes)), Decimal(1))
-    return min(upward(delta * upward(factors)), Decimal(1))
+    factors = total_of(Decimal(1), *(exponential(product(epsilon, step)) for step in range(1, changes)))
+    return min(upward(product(delta, factors)), Decimal(1))
