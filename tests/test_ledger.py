@@ -495,6 +495,21 @@ def test_the_law_of_a_mechanism_is_charged_where_it_is_known() -> None:
         assert choose(name, known).prepare(request, facts).concentrated() is None
 
 
+@pytest.mark.parametrize("rho", [Fraction(-1), -1, 0.5, math.nan, math.inf, "1", Decimal(1)])
+def test_a_mechanism_cannot_pay_less_than_nothing(tmp_path: Path, rho: Any) -> None:
+    class Own(Clipped):
+        def prepare(self, request: Any, facts: Any) -> Any:
+            prepared = super().prepare(request, facts)
+            object.__setattr__(prepared, "concentrated", lambda: rho)
+            return prepared
+
+    with hm.Ledger(tmp_path / "l.sqlite") as ledger:
+        ledger.init("trips", epsilon=1, delta=1e-6, composition="concentrated")
+        with pytest.raises(hm.InputError, match="must return a Fraction of 0 or more"):
+            ask(ledger, 0.1, mechanism=Own(bounds=(0, 1)), bounds=None)
+        assert kinds(ledger) == ["opened"]
+
+
 def test_concentrated_needs_a_delta(tmp_path: Path) -> None:
     with hm.Ledger(tmp_path / "l.sqlite") as ledger:
         with pytest.raises(hm.InputError, match="total delta > 0"):

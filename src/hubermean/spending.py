@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Protocol, TypeVar
 
+from hubermean.errors import InputError
 from hubermean.readable import printable
 
 Unit = Literal["epsilon", "rho", "delta"]
@@ -40,6 +41,11 @@ class Price:
     epsilon: float
     delta: float
     rho: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        """A mechanism of the caller's own says what its rho is: none may add to a budget."""
+        if self.rho is not None and not (isinstance(self.rho, Fraction) and self.rho >= 0):
+            raise InputError("concentrated() of a mechanism must return a Fraction of 0 or more, or None")
 
 
 class Payer(Protocol):
