@@ -26,6 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hubermean as hm
+from hubermean.ledger import store
 from hubermean.ledger.amounts import Cost, as_written, exponential, parsed, plain, upward
 from hubermean.ledger.composition import COMPOSITIONS, changes_between
 from hubermean.ledger.recorded import recorded, restored
@@ -588,6 +589,40 @@ def test_a_release_that_cannot_be_recorded_is_handed_over_with_a_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hm.NotRecorded)
         assert not ask(ledger).receipt.again
+
+
+# --- looking while others write ---------------------------------------------------------------------------------------
+
+
+def test_a_ledger_can_be_used_while_its_entries_are_looked_at(ledger: hm.Ledger, place: str) -> None:
+    """In the same thread, in another, and by somebody else; also if the rest is never looked at."""
+    looking = ledger.entries()
+    assert next(looking).kind == "opened"
+    ask(ledger, 0.25, question="one")
+    thread = threading.Thread(target=ask, args=(ledger, 0.25), kwargs={"question": "two"})
+    thread.start()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    with hm.Ledger(place) as other:
+        other.spend("trips", epsilon=0.25)
+    assert [entry.kind for entry in looking] == ["charged", "released", "charged", "released", "spent"]
+    assert ledger.verify().sound
+
+
+def test_entries_are_read_in_blocks_that_can_be_held(
+    ledger: hm.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        ledger.spend("trips", epsilon=0.01, note=f"number {number}")
+    everything = list(ledger.entries())
+    longest = max(len(entry.body) for entry in everything)
+    for characters, held in ((1, [1]), (2 * longest, [2, 3]), (10**9, [len(everything)])):
+        monkeypatch.setattr(store, "BLOCK_CHARACTERS", characters)
+        with ledger._store.reading() as rows:
+            assert len(rows.block(0)) in held
+            assert list(rows.entries()) == everything
+        assert list(ledger.entries()) == everything
+        assert ledger.verify().sound
 
 
 # --- names, places and the like ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hubermean.ledger.entries import ANSWERS, GENESIS, Entry, Kind, digest_of
 from hubermean.ledger.places import store_at
 from hubermean.ledger.question import Question, checked_name
 from hubermean.ledger.standing import Dataset, standing
-from hubermean.ledger.store import WHOLE, Rows
+from hubermean.ledger.store import WHOLE, Rows, entry_of
 from hubermean.ledger.verify import Verification, verified
 from hubermean.relations import Neighbors
 from hubermean.spending import Price
@@ -146,11 +146,20 @@ class Ledger:
             return standing(rows, name)
 
     def entries(self, dataset: str | None = None) -> Iterator[Entry]:
-        """All entries, or those of one data set, in order."""
-        with self._store.reading() as rows:
-            for entry in rows.entries():
+        """All entries, or those of one data set, in order; with what is added meanwhile.
+
+        Nothing is held between them: a ledger can be used, also by others, while its entries are looked at.
+        """
+        after = 0
+        while True:
+            with self._store.reading() as rows:
+                found = rows.block(after)
+            if not found:
+                return
+            for entry in map(entry_of, found):
                 if dataset is None or entry.dataset == dataset:
                     yield entry
+            after = found[-1][0]
 
     def spend(
         self,

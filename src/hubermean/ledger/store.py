@@ -25,6 +25,8 @@ WHOLE = ""
 
 _COLUMNS = "number, dataset, kind, body, previous, digest"
 _BLOCK = 500
+BLOCK_CHARACTERS = 32_000_000
+"""Of bodies that are read at once: a table of many groups is large, and there may be many of them."""
 
 
 class Execute(Protocol):
@@ -65,20 +67,33 @@ class Rows:
         found = self.execute(
             f"SELECT {_COLUMNS} FROM hubermean_entries WHERE number = :number", number=number
         )
-        return _entry(found[0]) if found else None
+        return entry_of(found[0]) if found else None
 
-    def entries(self, after: int = 0) -> Iterator[Entry]:
-        """All entries behind a number, in order."""
-        while True:
-            found = self.execute(
-                f"SELECT {_COLUMNS} FROM hubermean_entries WHERE number > :after ORDER BY number LIMIT {_BLOCK}",
-                after=after,
-            )
-            for row in found:
-                yield _entry(row)
-            if len(found) < _BLOCK:
-                return
+    def entries(self) -> Iterator[Entry]:
+        """All entries, in order."""
+        after = 0
+        while found := self.block(after):
+            yield from map(entry_of, found)
             after = found[-1][0]
+
+    def block(self, after: int) -> Sequence[Sequence[Any]]:
+        """The next rows behind a number, as many as can be held at once; none at the end."""
+        sizes = self.execute(
+            "SELECT number, length(body) FROM hubermean_entries WHERE number > :after "
+            f"ORDER BY number LIMIT {_BLOCK}",
+            after=after,
+        )
+        last, characters = after, 0
+        for number, size in sizes:
+            characters += size
+            if last > after and characters > BLOCK_CHARACTERS:
+                break
+            last = number
+        return self.execute(
+            f"SELECT {_COLUMNS} FROM hubermean_entries WHERE number > :after AND number <= :last ORDER BY number",
+            after=after,
+            last=last,
+        )
 
     def head(self, name: str) -> tuple[int, str] | None:
         found = self.execute("SELECT number, digest FROM hubermean_heads WHERE name = :name", name=name)
@@ -173,7 +188,7 @@ def answers_of(entries: Iterable[Entry]) -> dict[str, int]:
     return {entry.text_of("question"): entry.number for entry in entries if entry.kind in ANSWERS}
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def entry_of(row: Sequence[Any]) -> Entry:
     number, *texts = row
     if type(number) is not int or not all(type(text) is str for text in texts):
         raise LedgerDamaged(f"entry {number!r:.40} is of no kind that can be read", entry=_whole(number))
