@@ -380,6 +380,94 @@ def test_an_older_database_is_brought_up_to_date(postgres: Server) -> None:
     assert max(postgres_store._VERSIONS) == store.SCHEMA
 
 
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(postgres: Server) -> None:
+    url = postgres.new_database("newer")
+    opened(url)
+    with hm.Ledger(url) as held:
+        held.datasets()
+        with held._store.writing() as rows:
+            rows.execute("UPDATE hubermean_schema SET version = version + 1")
+        for use in (hm.Ledger.datasets, ask, lambda book: book.init("e", epsilon=1)):
+            with pytest.raises(hm.InputError, match="a newer hubermean; upgrade"):
+                use(held)
+
+
+# --- databases that are set up in other ways --------------------------------------------------------------------------
+
+
+def test_somebody_without_permission_is_not_told_that_the_ledger_is_damaged(postgres: Server) -> None:
+    import psycopg
+
+    url = postgres.new_database("permissions")
+    opened(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE reader LOGIN")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+    with hm.Ledger(url.replace(f"//{postgres.user}@", "//reader@")) as ledger:
+        assert ledger.verify().sound
+        for use in (ask, lambda book: book.init("e", epsilon=1)):
+            with pytest.raises(hm.LedgerUnavailable, match="ask for SELECT, INSERT and UPDATE"):
+                use(ledger)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "UTF8"])
+def test_a_database_may_have_any_encoding(postgres: Server, encoding: str) -> None:
+    import psycopg
+
+    name = f"encoding_{encoding}"
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE \"{name}\" ENCODING '{encoding}' TEMPLATE template0")
+    opened(postgres.url(name))
+    with hm.Ledger(postgres.url(name)) as ledger:
+        first = ask(ledger)
+        assert ask(ledger) == first
+        if encoding == "LATIN1":
+            with pytest.raises(hm.InputError, match="cannot hold a letter of this name"):
+                ledger.init("日本", epsilon=1)
+        else:
+            ledger.init("日本", epsilon=1)
+            assert ledger.datasets()[-1].name == "日本"
+        assert ledger.verify().sound
+
+
+def test_a_charge_is_on_the_disk_of_the_server_though_its_default_is_not_to_wait(postgres: Server) -> None:
+    """Also where a pool of sessions lost what was set when the connection was made."""
+    url = postgres.new_database("asynchronous")
+    opened(url)
+    with hm.Ledger(url) as ledger:
+        with ledger._store.reading() as rows:
+            rows.execute("SET SESSION synchronous_commit = off")
+        with ledger._store.writing() as rows:
+            assert rows.execute("SHOW synchronous_commit") == [("on",)]
+            assert rows.execute("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "drops"),
+    [
+        ("CREATE RULE mine AS ON INSERT TO hubermean_entries DO INSTEAD NOTHING", True),
+        ("CREATE RULE mine AS ON INSERT TO hubermean_heads DO INSTEAD NOTHING", True),
+        ("ALTER TABLE hubermean_entries SET UNLOGGED", False),
+        ("ALTER TABLE hubermean_heads ENABLE ROW LEVEL SECURITY", False),
+    ],
+)
+def test_tables_of_a_database_that_do_not_keep_what_is_written_are_damage(
+    postgres: Server, statement: str, drops: bool
+) -> None:
+    place = postgres.new_database(f"drops_{abs(hash(statement))}")
+    opened(place)
+    with hm.Ledger(place) as ledger:
+        assert ledger.verify().sound
+        with ledger._store.writing() as rows:
+            rows.execute(statement)
+        if drops:
+            with pytest.raises(hm.LedgerDamaged, match="entry 2 is not kept as it is written"):
+                ask(ledger)
+        assert [fault.what for fault in ledger.verify().faults] == [
+            "one of its tables is a view, is not logged, or has rules or policies of its own"
+        ]
+
+
 # --- clocks and cables ------------------------------------------------------------------------------------------------
 
 

@@ -39,8 +39,15 @@ _SETTINGS = (
     "SET synchronous_commit = on",
     "SET standard_conforming_strings = on",
 )
-_CONNECTING = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-_NO_TABLE = "42P01"
+_CONNECTING: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "client_encoding": "utf8",  # text would come as bytes from a database that has no encoding
+    "prepare_threshold": None,  # a pool between us and the server may hand each transaction to another session
+}
+_NO_TABLE, _NOT_ALLOWED, _NO_SUCH_LETTER = "42P01", "42501", "22P05"
 _DAMAGED = ("22", "23", "42", "P0", "XX")  # classes of states: data, constraint, schema, trigger, internal
 
 
@@ -84,8 +91,7 @@ class PostgresStore:
         with self._transaction("READ COMMITTED") as rows:
             rows.execute(f"SELECT pg_advisory_xact_lock({_MAKING})")
             version = _version(rows)
-            if version > SCHEMA:
-                raise InputError(f"{self.place} was made by a newer hubermean; upgrade to use it")
+            self._require_not_newer(version)
             for number in range(version + 1, SCHEMA + 1):
                 for statement in _VERSIONS[number]:
                     rows.execute(statement)
@@ -98,11 +104,19 @@ class PostgresStore:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Rows]:
         with self._transaction("REPEATABLE READ") as rows:
+            self._require_not_newer(_version(rows))
             yield rows
+
+    def _require_not_newer(self, version: int) -> None:
+        if version > SCHEMA:
+            raise InputError(f"{self.place} was made by a newer hubermean; upgrade to use it")
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Rows]:
         with self._transaction("READ COMMITTED") as rows:
+            # Once more for this transaction: behind a pool, what was set at the start was set for another session.
+            rows.execute("SET LOCAL synchronous_commit = on")
+            self._require_not_newer(_version(rows))
             # Whoever holds this row is the only writer; the others see what it wrote once they get it.
             rows.execute("SELECT number FROM hubermean_heads WHERE name = :name FOR UPDATE", name=WHOLE)
             yield rows
@@ -118,8 +132,19 @@ class PostgresStore:
                 "AND tgrelid IN (SELECT oid FROM pg_class WHERE relname = ANY(:tables))",
                 tables=list(_TABLES),
             )
+            plain = rows.execute(
+                "SELECT count(*) FROM pg_class "
+                "WHERE oid IN (SELECT CAST(to_regclass(name) AS oid) FROM unnest(CAST(:tables AS text[])) AS name) "
+                "AND relkind = 'r' AND relpersistence = 'p' AND NOT relrowsecurity AND NOT EXISTS "
+                "(SELECT FROM pg_rewrite WHERE ev_class = pg_class.oid)",
+                tables=list(_TABLES),
+            )
         faults = [] if found[0][0] else ["the trigger that keeps entries from being changed is gone"]
-        return faults + (["a trigger that is not the ledger's stands on its tables"] if others[0][0] else [])
+        if others[0][0]:
+            faults.append("a trigger that is not the ledger's stands on its tables")
+        if plain[0][0] != len(_TABLES):
+            faults.append("one of its tables is a view, is not logged, or has rules or policies of its own")
+        return faults
 
     def close(self) -> None:
         self._engine.dispose(close=self._process == os.getpid())
@@ -151,6 +176,16 @@ class PostgresStore:
             self.close()
         if state == _NO_TABLE:
             raise InputError(f"there is no ledger in {self.place}; make one with hubermean ledger init")
+        if state == _NOT_ALLOWED:
+            raise LedgerUnavailable(
+                f"the ledger in {self.place} may not be used like this by you; ask for SELECT, INSERT and UPDATE "
+                "on its tables, or for the right to make them"
+            )
+        if state == _NO_SUCH_LETTER:
+            raise InputError(
+                f"the database of the ledger in {self.place} cannot hold a letter of this name; take another name, "
+                "or a database in UTF8"
+            )
         if state[:2] in _DAMAGED:
             raise LedgerDamaged(f"the ledger in {self.place} is damaged; see hubermean ledger verify")
         raise LedgerUnavailable(
