@@ -11,6 +11,7 @@ from hubermean.ledger.sqlite_store import SqliteStore
 from hubermean.ledger.store import Store
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
+_NEARLY = re.compile(r"^\s*(\w+:)?postgres(ql)?\b[^/]*:|://|\bpassword\s*=", re.ASCII | re.IGNORECASE)
 _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -27,8 +28,10 @@ def store_at(place: str | os.PathLike[str]) -> Store:
         )
     url = _URL.match(text)
     if url is None:
-        if "://" in text:  # somebody's URL, spelt wrongly: not to be shown, nor made a file of
-            raise InputError("the URL of the ledger cannot be read; write postgresql://host/database")
+        if "://" in text or _NEARLY.search(text):  # taken for a file name, it would be shown, password and all
+            raise InputError(
+                "the URL of the ledger cannot be read; write postgresql://user:password@host:port/database"
+            )
         return SqliteStore(text)
     scheme = url["scheme"].lower()
     if scheme == "sqlite":

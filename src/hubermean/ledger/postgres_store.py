@@ -66,6 +66,7 @@ class PostgresStore:
         problem = False
         try:
             parsed = make_url(url).set(drivername="postgresql+psycopg")
+            problem = "@" in (parsed.host or "")  # the end of a password that holds one itself
             port = "" if parsed.port is None else f":{parsed.port}"
             self.place = f"postgresql://{parsed.host or ''}{port}/{parsed.database or ''}"
             self._engine = create_engine(
@@ -75,7 +76,8 @@ class PostgresStore:
             problem = True
         if problem:  # outside the handler: its error may quote the password
             raise InputError(
-                "the URL of the ledger cannot be read; write postgresql://user:password@host:port/database"
+                "the URL of the ledger cannot be read; write postgresql://user:password@host:port/database, "
+                "with %40 for an @ in the password"
             )
         self._lock = threading.RLock()
         self._process = os.getpid()
