@@ -372,6 +372,15 @@ def test_who_is_a_user_is_decided_once(tmp_path: Path) -> None:
             assert ledger.dataset(name).users == ("rider",)
 
 
+def test_what_was_asked_for_in_vain_does_not_decide_who_is_a_user(ledger: hm.Ledger) -> None:
+    with pytest.raises(hm.BudgetExhausted):
+        ask(ledger, 5.0, user="city")
+    assert ledger.dataset("trips").users is None
+    ask(ledger, 0.5)
+    assert ledger.dataset("trips").users == ("rider",)
+    assert ledger.verify().sound
+
+
 # --- composition ------------------------------------------------------------------------------------------------------
 
 amounts = st.floats(min_value=1e-9, max_value=1e9)
@@ -650,6 +659,13 @@ def test_names_are_printable(ledger: hm.Ledger, name: Any) -> None:
         ledger.init(name, epsilon=1)
     with pytest.raises(hm.InputError):
         ask(ledger, dataset=name)
+
+
+@pytest.mark.parametrize("note", [3, None, "x" * 201, "a\nb", b"a"])
+def test_a_note_is_a_short_text(ledger: hm.Ledger, note: Any) -> None:
+    with pytest.raises(hm.InputError, match="note must be a text"):
+        ledger.spend("trips", epsilon=0.1, note=note)
+    ledger.spend("trips", epsilon=0.1)
 
 
 def test_ledger_and_dataset_go_together(ledger: hm.Ledger) -> None:

@@ -21,8 +21,6 @@ from hubermean.ledger.verify import Verification, verified
 from hubermean.relations import Neighbors
 from hubermean.spending import Price
 
-LONGEST_NOTE = 500
-
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
@@ -185,8 +183,8 @@ class Ledger:
             raise InputError(f"epsilon must be a number from 0 to 1e9, not {epsilon!r}")
         if not (is_real(delta) and 0 <= delta < 1):
             raise InputError(f"delta must be 0 or more and below 1, not {delta!r}")
-        if note:
-            note = checked_name(note[:LONGEST_NOTE], "note")
+        if note != "":
+            note = checked_name(note, "note")
         relation = None if neighbors is None else Neighbors.parse(neighbors)
         shown = {
             "statistic": "elsewhere",
@@ -277,7 +275,8 @@ class Ledger:
                 "asked": dict(question.shown),
                 "cost": cost.to_dict(),
             }
-            entry = _append(rows, dataset, question, kind if fits else "refused", content)
+            # Who is a user is decided by what is released, not by what was asked for in vain.
+            entry = _append(rows, dataset, question if fits else None, kind if fits else "refused", content)
             made.append(Charge(entry=entry, cost=cost, dataset=dataset))
             return entry
 
@@ -330,7 +329,7 @@ class Ledger:
 
 
 def _append(
-    rows: Rows, dataset: Dataset, question: Question, kind: Kind, content: Mapping[str, Any]
+    rows: Rows, dataset: Dataset, question: Question | None, kind: Kind, content: Mapping[str, Any]
 ) -> Entry:
     """An entry of a data set, which says how that stands now and what opened it."""
     whole = {

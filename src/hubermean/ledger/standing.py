@@ -83,9 +83,11 @@ class Dataset:
             )
         return self.composition.cost(price, changes_between(relation or self.neighbors, self.neighbors))
 
-    def users_after(self, question: Question) -> list[str] | None:
+    def users_after(self, question: Question | None) -> list[str] | None:
         """Who is a user from now on: as it was decided when the data set was opened, or by the first release."""
-        users = question.users or None if self.users is None else self.users
+        users = self.users
+        if users is None and question is not None:
+            users = question.users or None
         return None if users is None else list(users)
 
     def exhausted(self, cost: Cost) -> BudgetExhausted:
