@@ -12,12 +12,14 @@ import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -253,6 +255,57 @@ def test_frames_are_the_same_while_they_are_the_same_object_or_named(ledger: hm.
     assert not ask(ledger, data=pl.from_arrow(TRIPS)).receipt.again
     named = ask(ledger, data=pl.from_arrow(TRIPS), question="all trips")
     assert ask(ledger, data=frame, question="all trips") == named
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A number whose repr does not tell it from others near it, like those in an array or a series."""
+
+    number: float
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((0.0, self.number))
+
+    def __repr__(self) -> str:
+        return f"{self.number:.3f}"
+
+
+@dataclass(frozen=True)
+class Own(Clipped):
+    """A mechanism of the caller's own, whose code may be another tomorrow."""
+
+
+@pytest.mark.parametrize(
+    "nearly_the_same",
+    [
+        lambda end: {"bounds": [np.array([0.0, end])]},
+        lambda end: {"bounds": (Fraction(0), Fraction(end))},
+        lambda end: {"bounds": pd.Series([0.0, end]).to_numpy()},
+        lambda end: {"bounds": [pd.Series([0.0, end])]},
+        lambda end: {"bounds": Rounding(end)},
+        lambda end: {"bounds": None, "mechanism": Clipped(bounds=np.array([0.0, end]))},  # type: ignore[arg-type]
+        lambda end: {"bounds": None, "mechanism": Clipped(bounds=(0.0, end))},
+        lambda end: {"bounds": None, "mechanism": Own(bounds=(0.0, 100.0))},
+    ],
+)
+def test_questions_that_only_look_the_same_are_charged(
+    ledger: hm.Ledger, nearly_the_same: Callable[[float], dict[str, Any]]
+) -> None:
+    for end in (100.0, 100.0000000001):
+        try:
+            release = ask(ledger, **nearly_the_same(end))
+        except hm.InputError:  # no bounds at all: just as well
+            continue
+        assert not release.receipt.again
+
+
+def test_a_mechanism_is_the_same_if_it_says_all_there_is_to_it_or_is_the_same_object(
+    ledger: hm.Ledger,
+) -> None:
+    own = Own(bounds=(0.0, 100.0))
+    for first, second in ((Clipped(bounds=(0, 100)), Clipped(bounds=(0, 100))), (own, own)):
+        assert not ask(ledger, bounds=None, mechanism=first).receipt.again
+        assert ask(ledger, bounds=None, mechanism=second).receipt.again
 
 
 def test_user_means_are_charged_too(ledger: hm.Ledger) -> None:
@@ -666,6 +719,12 @@ def test_a_note_is_a_short_text(ledger: hm.Ledger, note: Any) -> None:
     with pytest.raises(hm.InputError, match="note must be a text"):
         ledger.spend("trips", epsilon=0.1, note=note)
     ledger.spend("trips", epsilon=0.1)
+
+
+@pytest.mark.parametrize("user", [[], (), "", 3, [3], [""]])
+def test_a_user_is_told_by_columns(ledger: hm.Ledger, user: Any) -> None:
+    with pytest.raises(hm.InputError):
+        ledger.init("others", epsilon=1, user=user)
 
 
 def test_ledger_and_dataset_go_together(ledger: hm.Ledger) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, overload
 from uuid import uuid4
 
 from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable, is_real
+from hubermean.ingest import column_names
 from hubermean.ledger.amounts import NOTHING, Cost
 from hubermean.ledger.composition import composition_named
 from hubermean.ledger.entries import ANSWERS, GENESIS, Entry, Kind, digest_of
@@ -110,7 +111,7 @@ class Ledger:
             raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
         relation, how = Neighbors.parse(neighbors), composition_named(composition)
         limit = how.limit(float(epsilon), float(delta))
-        users = None if user is None else [checked_name(one, "user") for one in _listed(user)]
+        users = None if user is None else [checked_name(one, "user") for one in column_names(user, "user")]
         content = {
             "at": _now(),
             "epsilon": float(epsilon),
@@ -362,10 +363,6 @@ def _answer(rows: Rows, name: str, question: Question) -> Entry | None:
 
 def _asked(name: str, question: Question) -> str:
     return digest_of([name, question.digest])
-
-
-def _listed(given: str | Sequence[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
 
 
 def _now() -> str:

@@ -8,11 +8,14 @@ same as long as it is the same object, or if the caller gives it a name.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import uuid
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from hubermean.errors import InputError
@@ -26,6 +29,10 @@ _NAMES: dict[int, tuple[weakref.ref[Any], str]] = {}
 """Names of data frames of this process, by their id; they die with the frame."""
 
 LONGEST_NAME = 200
+
+_SHOWN_IN_FULL = (bool, int, float, str, Fraction, Decimal, datetime.date, uuid.UUID)
+_NEVER_THE_SAME = "never the same"
+_HIDDEN = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +78,10 @@ def question_of(
     }
     told = {
         "shown": shown,
-        "known": repr(sorted(known.given_ones().items())),
-        # Of a mechanism of the caller's own nothing is known but what it says of itself.
+        "known": _in_full(sorted(known.given_ones().items())),
         "object": None if isinstance(mechanism, str) else _of_object(mechanism),
         "reading": None if reading is None else _of_reading(reading),
-        "keys": None if grouping is None or grouping.keys is None else repr(list(grouping.keys)),
+        "keys": None if grouping is None or grouping.keys is None else _in_full(list(grouping.keys)),
         "max_groups": None if grouping is None else grouping.max_groups,
         "data": _identity(data) if name is None else name,
         "named": name is not None,
@@ -102,10 +108,25 @@ def _of_reading(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _of_object(mechanism: Mechanism) -> str:
-    told = f"{type(mechanism).__module__}.{type(mechanism).__qualname__} {mechanism!r}"
-    # The default repr tells nothing but an address, which another object may have later.
-    return uuid.uuid4().hex if type(mechanism).__repr__ is object.__repr__ else told
+def _of_object(mechanism: Any) -> str:
+    """One of ours says all there is to it; of one of the caller's own, the code may change: it is this very object."""
+    kind = type(mechanism)
+    if kind.__module__.partition(".")[0] == "hubermean" and is_dataclass(mechanism):
+        told = _in_full([getattr(mechanism, one.name) if one.repr else _HIDDEN for one in fields(mechanism)])
+        if not told.startswith(_NEVER_THE_SAME):
+            return f"{kind.__module__}.{kind.__qualname__} {mechanism!r}"
+    return _name_of(mechanism)
+
+
+def _in_full(given: Any) -> str:
+    """What tells apart all values that differ. A list of numbers, say, may show only some digits of some of them."""
+    return repr(given) if _shows_all(given) else f"{_NEVER_THE_SAME} {uuid.uuid4().hex}"
+
+
+def _shows_all(given: Any) -> bool:
+    if type(given) in (list, tuple):
+        return all(map(_shows_all, given))
+    return given is None or type(given) in _SHOWN_IN_FULL
 
 
 def _identity(data: Any) -> Any:
