@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -406,6 +407,125 @@ def test_entries_that_do_not_add_up_are_found_though_their_digests_fit(
     assert isinstance(found, hm.ledger.Verification)
     assert not found.sound
     assert all(fault.entry is not None for fault in found.faults)
+
+
+def put(number: int, *path: Any) -> Callable[[list[dict[str, Any]]], None]:
+    """Puts the last of a path where the others lead, in an entry."""
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        place: Any = rows[number - 1]["content"]
+        for step in path[:-2]:
+            place = place[step]
+        place[path[-2]] = path[-1]
+
+    return change
+
+
+def nested(depth: int) -> Any:
+    return [nested(depth - 1)] if depth else 1
+
+
+MALFORMED = {
+    "a total beyond all floats": put(1, "epsilon", 10**400),
+    "no total": put(1, "limit", {"loss": "0", "delta": "0"}),
+    "no time": put(3, "at", None),
+    "a time that is none": put(3, "at", "soon\x1b[31m"),
+    "nothing was asked": put(3, "asked", None),
+    "columns that are none": put(3, "asked", "columns", 7),
+    "no note": put(7, "asked", "note", 7),
+    "users that are none": put(3, "user", 7),
+    "a cost in numbers": put(3, "cost", "loss", 0.25),
+    "no release": put(4, "release", {}),
+    "no values": put(4, "release", "values", 7),
+    "too many values": put(4, "release", "values", [1.0, 2.0]),
+    "values in words": put(4, "release", "values", ["1"]),
+    "users in words": put(4, "release", "n_users", "many"),
+    "a denominator in words": put(
+        4, "release", "denominator", {"value": "x", "low": 1, "high": 2, "exact": True}
+    ),
+    "an unknown unit": put(4, "release", "spent", 0, "unit", "euro"),
+    "a level too few": put(4, "release", "intervals", "ends", 0, [0.4, [[1.0]], [[2.0]]]),
+    "an interval too many": put(4, "release", "intervals", "ends", 0, [0.5, [[1.0], [1.0]], [[2.0], [2.0]]]),
+    "parameters without end": put(4, "release", "parameters", "bounds", nested(200)),
+    "a charge that is none": put(4, "charge", [3]),
+    "a charge that is a flag": put(4, "charge", True),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_entries_that_do_not_hold_what_they_should_are_found_and_break_nothing(
+    copy: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though their digests fit: every way of looking ends in an answer or in an error of ours."""
+    from hubermean.cli.ledger import _show_charges
+    from hubermean.ledger.export import exported
+    from hubermean.report import ledger_page
+
+    rewritten(copy, MALFORMED[case])
+    found = verdict(copy)
+    assert isinstance(found, hm.LedgerDamaged) or not found.sound  # type: ignore[union-attr]
+    with hm.Ledger(copy) as ledger:
+        if not isinstance(found, hm.HubermeanError):
+            assert "<html" in ledger_page(json.loads(json.dumps(exported(ledger), allow_nan=False)))
+        for look in (
+            ledger.datasets,
+            lambda: repr(ask(ledger, "one")),
+            lambda: ask(ledger, "one").to_json(),
+            lambda: _show_charges(ledger, None, as_json=False, quiet=True),
+            lambda: ledger.spend("d", epsilon=0.01),
+        ):
+            with contextlib.suppress(hm.HubermeanError):
+                look()
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity", "9" * 5000], ids=lambda one: one[:9])
+def test_numbers_that_json_does_not_have_are_damage(copy: Path, number: str) -> None:
+    altered_body(copy, 1, '"epsilon":1.0', f'"epsilon":{number}')
+    found = verdict(copy)
+    assert isinstance(found, hm.LedgerDamaged) or 1 in [fault.entry for fault in found.faults]  # type: ignore[union-attr]
+
+
+def test_a_name_that_is_there_twice_is_damage(copy: Path) -> None:
+    """Readers differ in which of the two they take."""
+    altered_body(copy, 10, '{"asked"', '{"asked":{},"asked"')
+    found = verdict(copy)
+    assert isinstance(found, hm.ledger.Verification)
+    assert [fault.entry for fault in found.faults] == [10]
+
+
+def altered_body(place: Path, number: int, old: str, new: str) -> None:
+    """The text of an entry, and the digests of it and its heads; those that follow it no longer fit."""
+    with sqlite3.connect(place) as connection:
+        row = connection.execute(
+            "SELECT number, dataset, kind, body, previous FROM hubermean_entries WHERE number = ?", (number,)
+        ).fetchone()
+    connection.close()
+    body = row[3].replace(old, new)
+    assert body != row[3]
+    digest = hm.ledger.entries._digest(*row[:3], body, row[4])
+    literal = body.replace("'", "''")
+    changed(
+        place,
+        f"UPDATE hubermean_entries SET body = '{literal}', digest = '{digest}' WHERE number = {number}",
+        f"UPDATE hubermean_heads SET digest = '{digest}' WHERE number = {number}",
+    )
+
+
+def test_a_limit_may_differ_in_digits_in_which_machines_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logarithms are not the same everywhere, to the last bit."""
+    from hubermean.ledger import composition
+
+    place = tmp_path / "l.sqlite"
+    with hm.Ledger(place) as ledger:
+        ledger.init("d", epsilon=3, delta=1e-6, composition="concentrated")
+        ledger.spend("d", epsilon=0.5)
+        here = composition.largest_rho
+        for factor, sound in ((1 + 1e-14, True), (1 - 1e-14, True), (1 - 1e-6, False), (1 + 1e-6, False)):
+            monkeypatch.setattr(composition, "largest_rho", lambda *given, by=factor: here(*given) * by)
+            assert ledger.verify().sound is sound
 
 
 def test_rewriting_without_a_change_is_sound(copy: Path) -> None:

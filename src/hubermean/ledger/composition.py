@@ -36,6 +36,10 @@ class Composition(ABC):
     def limit(self, epsilon: float, delta: float) -> Cost:
         """The most that all costs may add up to."""
 
+    def gives(self, limit: Cost, epsilon: float, delta: float) -> bool:
+        """Whether a limit that was written down is that of a total."""
+        return limit == self.limit(epsilon, delta)
+
     @abstractmethod
     def cost(self, price: Price, changes: int) -> Cost:
         """What a release costs whose price is for one change, where the data set's neighbours are so many apart."""
@@ -90,6 +94,12 @@ class Concentrated(Composition):
         if rho == 0.0:
             raise InputError("this total is too small for concentrated composition; use composition='basic'")
         return Cost(loss=Decimal.from_float(rho), delta=half)
+
+    def gives(self, limit: Cost, epsilon: float, delta: float) -> bool:
+        """Up to the last digits of rho, in which machines differ: logarithms are not the same everywhere."""
+        here = self.limit(epsilon, delta)
+        apart = abs(Fraction(limit.loss) - Fraction(here.loss))
+        return limit.delta == here.delta and apart <= Fraction(here.loss) / 10**9
 
     def cost(self, price: Price, changes: int) -> Cost:
         if price.rho is not None:  # the divergence of so many changes grows as their square

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,7 +72,7 @@ class Entry:
     def content(self) -> dict[str, Any]:
         """The body as data; LedgerDamaged where it is none."""
         try:
-            content = json.loads(self.body)
+            content = json.loads(self.body, parse_float=_finite, parse_constant=_finite)
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
@@ -96,6 +97,13 @@ class Entry:
         if not isinstance(given, str):
             raise LedgerDamaged(f"entry {self.number} lacks its {field}", entry=self.number)
         return given
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("no number that JSON has")
+    return number
 
 
 def canonical(content: Any) -> str:

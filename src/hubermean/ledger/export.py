@@ -6,6 +6,7 @@ The digest of an entry is the SHA-256 of the JSON text, sorted, without spaces a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from hubermean.errors import HubermeanError, LedgerDamaged
 from hubermean.ledger.amounts import Cost, plain
 from hubermean.ledger.entries import CHARGES, OUTCOMES, Entry
 from hubermean.ledger.ledger import Ledger
+from hubermean.ledger.shape import require_shape
 from hubermean.readable import number, printable
 
 _LONGEST = 300  # characters of a line for people
@@ -24,12 +26,11 @@ def exported(ledger: Ledger) -> dict[str, Any]:
     """All there is in a ledger, with the verdict of `verify`. Damaged entries are left out; the verdict names them."""
     verification = ledger.verify()
     entries = []
-    try:
+    with contextlib.suppress(HubermeanError):  # the verdict says so
         for entry in ledger.entries():
-            if entry.is_whole:
-                entries.append(plain_entry(entry))
-    except HubermeanError:  # the verdict says so
-        pass
+            with contextlib.suppress(LedgerDamaged):
+                if entry.is_whole:
+                    entries.append(plain_entry(entry))
     try:
         datasets = [dataset.to_dict() for dataset in ledger.datasets()]
     except HubermeanError:
@@ -97,6 +98,8 @@ def _outcome_in_words(charge: Mapping[str, Any], outcome: Mapping[str, Any] | No
 
 
 def plain_entry(entry: Entry) -> dict[str, Any]:
+    """As plain data; LedgerDamaged where it does not hold what its kind has."""
+    require_shape(entry)
     return {
         "number": entry.number,
         "dataset": entry.dataset,

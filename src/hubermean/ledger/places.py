@@ -28,7 +28,7 @@ def store_at(place: str | os.PathLike[str]) -> Store:
         )
     url = _URL.match(text)
     if url is None:
-        if "://" in text or _NEARLY.search(text):  # taken for a file name, it would be shown, password and all
+        if _NEARLY.search(text):  # taken for a file name, it would be shown, password and all
             raise InputError(
                 "the URL of the ledger cannot be read; write postgresql://user:password@host:port/database"
             )

@@ -8,7 +8,7 @@ import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from hubermean.errors import InputError, LedgerDamaged
 from hubermean.relations import Neighbors
 from hubermean.release import DEFAULT_LEVEL, Denominator, Interval, Release
 from hubermean.release_table import ReleaseTable
-from hubermean.spending import Spent
+from hubermean.spending import Spent, Unit
 
 Floats = NDArray[np.float64]
 Number = float | str | None
@@ -47,17 +47,17 @@ def restored(kept: Mapping[str, Any]) -> Release | ReleaseTable:
     try:
         shared: dict[str, Any] = {
             "columns": tuple(map(_text, kept["columns"])),
-            "epsilon": float(kept["epsilon"]),
-            "delta": float(kept["delta"]),
+            "epsilon": float(_real(kept["epsilon"])),
+            "delta": float(_real(kept["delta"])),
             "neighbors": Neighbors(kept["neighbors"]),
             "mechanism": _text(kept["mechanism"]),
             "per": _text(kept["per"]),
             "statistic": _text(kept["statistic"]),
-            "parameters": dict(kept["parameters"]),
-            "spent": tuple(Spent(**entry) for entry in kept["spent"]),
+            "parameters": {name: _parameter(given) for name, given in kept["parameters"].items()},
+            "spent": tuple(map(_restored_spent, kept["spent"])),
         }
         return _restored_table(kept, shared) if "by" in kept else _restored_one(kept, shared)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         pass
     raise LedgerDamaged("a recorded release cannot be read")
 
@@ -107,13 +107,18 @@ def _one(release: Release) -> dict[str, Any]:
 
 
 def _restored_one(kept: Mapping[str, Any], shared: dict[str, Any]) -> Release:
-    denominator = kept["denominator"]
+    denominator, n_users, columns = kept["denominator"], kept["n_users"], len(shared["columns"])
+    if n_users is not None and type(n_users) is not int:
+        raise TypeError("no number of users")
+    values = tuple(float(_real(value)) for value in kept["values"])
+    if len(values) != columns:
+        raise ValueError("not a value for each column")
     return Release(
         **shared,
-        values=tuple(map(float, kept["values"])),
-        n_users=kept["n_users"],
-        interval_rule=_restored_intervals(kept["intervals"]),
-        denominator=None if denominator is None else Denominator(**denominator),
+        values=values,
+        n_users=n_users,
+        interval_rule=_restored_intervals(kept["intervals"], 1, columns),
+        denominator=None if denominator is None else _restored_denominator(denominator),
     )
 
 
@@ -138,26 +143,42 @@ def _table(release: ReleaseTable) -> dict[str, Any]:
 
 
 def _restored_table(kept: Mapping[str, Any], shared: dict[str, Any]) -> ReleaseTable:
-    denominators = tuple(Denominator(**one) for one in kept["denominators"])
-    columns = len(shared["columns"])
+    denominators = tuple(map(_restored_denominator, kept["denominators"]))
+    groups, columns = len(kept["keys"]), len(shared["columns"])
+    if any(len(key) != len(kept["by"]) for key in kept["keys"]) or len(denominators) not in (0, groups):
+        raise ValueError("groups that do not fit together")
     return ReleaseTable(
         **shared,
         by=tuple(map(_text, kept["by"])),
         keys=tuple(tuple(_restored_key(one) for one in key) for key in kept["keys"]),
-        values=_array(kept["values"], columns),
-        max_groups=int(kept["max_groups"]),
+        values=_array(kept["values"], groups, columns),
+        max_groups=int(_real(kept["max_groups"])),
         public_keys=bool(kept["public_keys"]),
         refusals={int(row): _text(reason) for row, reason in kept["refusals"]},
-        intervals=_restored_intervals(kept["intervals"], columns),
+        intervals=_restored_intervals(kept["intervals"], groups, columns),
         measured=KeptDenominators(kept=denominators) if denominators else None,
     )
 
 
-def _restored_intervals(kept: Mapping[str, Any] | None, columns: int = -1) -> KeptIntervals | None:
+def _restored_intervals(kept: Mapping[str, Any] | None, rows: int, columns: int) -> KeptIntervals | None:
     if kept is None:
         return None
-    ends = {float(level): (_array(low, columns), _array(high, columns)) for level, low, high in kept["ends"]}
+    ends = {
+        float(_real(level)): (_array(low, rows, columns), _array(high, rows, columns))
+        for level, low, high in kept["ends"]
+    }
     return KeptIntervals(kept=ends, covers=_text(kept["covers"]))
+
+
+def _restored_denominator(kept: Mapping[str, Any]) -> Denominator:
+    numbers = {name: _real(kept[name]) for name in ("value", "low", "high")}
+    return Denominator(**numbers, exact=bool(kept["exact"]))
+
+
+def _restored_spent(kept: Mapping[str, Any]) -> Spent:
+    if kept["unit"] not in get_args(Unit):
+        raise ValueError("no unit")
+    return Spent(what=_text(kept["what"]), amount=_real(kept["amount"]), unit=kept["unit"])
 
 
 def _listed(numbers: Floats) -> list[list[Number]]:
@@ -169,9 +190,9 @@ def _plain(numbers: Sequence[float]) -> list[Number]:
     return [one if math.isfinite(one) else None if math.isnan(one) else str(one) for one in numbers]
 
 
-def _array(rows: Sequence[Sequence[Number]], columns: int) -> Floats:
-    numbers = np.array([[math.nan if one is None else float(one) for one in row] for row in rows])
-    return numbers.reshape(len(rows), columns) if len(rows) else np.empty((0, max(columns, 0)))
+def _array(kept: Sequence[Sequence[Number]], rows: int, columns: int) -> Floats:
+    numbers = np.array([[math.nan if one is None else float(one) for one in row] for row in kept])
+    return numbers.reshape(rows, columns)
 
 
 _KEYS: dict[str, tuple[type, Any]] = {
@@ -192,6 +213,23 @@ def _restored_key(kept: Any) -> Any:
     if isinstance(kept, dict):
         ((name, text),) = kept.items()
         return _KEYS[name][1](text)
+    if not isinstance(kept, str | int):
+        raise TypeError("no key")
+    return kept
+
+
+def _parameter(kept: Any, depth: int = 4) -> Any:
+    """Numbers, texts and flags, and lists of them."""
+    if isinstance(kept, list) and depth > 0:
+        return [_parameter(one, depth - 1) for one in kept]
+    if kept is None or isinstance(kept, str | int | float):
+        return kept
+    raise TypeError("no parameter")
+
+
+def _real(kept: Any) -> Any:
+    if type(kept) not in (int, float):
+        raise TypeError("no number")
     return kept
 
 

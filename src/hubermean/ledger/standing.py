@@ -124,7 +124,9 @@ def standing_of(opened: Entry, last: Entry) -> Dataset:
     """How a data set stands by the entry that opened it and its last one."""
     content, users = opened.content, last.content.get("user")
     try:
-        composition = composition_named(content["composition"])
+        composition, limit = composition_named(content["composition"]), opened.cost_of("limit")
+        if not limit.loss > 0:
+            raise ValueError("no total")
         return Dataset(
             name=opened.dataset,
             number=opened.number,
@@ -134,9 +136,9 @@ def standing_of(opened: Entry, last: Entry) -> Dataset:
             neighbors=Neighbors(content["neighbors"]),
             composition=composition,
             users=None if users is None else tuple(map(str, users)),
-            limit=opened.cost_of("limit"),
+            limit=limit,
             spent=last.spent,
             opened=str(content["at"]),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise LedgerDamaged(f"entry {opened.number} opens no data set", entry=opened.number) from None

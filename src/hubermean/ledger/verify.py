@@ -10,6 +10,7 @@ from typing import Any
 from hubermean.errors import HubermeanError, InputError, LedgerDamaged
 from hubermean.ledger.amounts import NOTHING
 from hubermean.ledger.entries import ANSWERS, CHARGES, GENESIS, KINDS, OUTCOMES, Entry
+from hubermean.ledger.shape import require_shape
 from hubermean.ledger.standing import Dataset, standing_of
 from hubermean.ledger.store import WHOLE, Rows
 
@@ -80,7 +81,7 @@ class _Books:
                 dataset = self._standing(name)
                 if dataset.spent != NOTHING:
                     yield "it opens a data set that has spent before"
-                if dataset.limit != dataset.composition.limit(dataset.epsilon, dataset.delta):
+                if not dataset.composition.gives(dataset.limit, dataset.epsilon, dataset.delta):
                     yield "its limit does not follow from its total"
         elif entry.kind not in KINDS or name not in self.datasets:
             yield "it is of no known kind, or of no data set"
@@ -108,7 +109,7 @@ class _Books:
             self.open_charges[entry.number] = name
         elif entry.kind in OUTCOMES:
             charge = entry.content.get("charge")
-            if not isinstance(charge, int) or self.open_charges.pop(charge, None) != name:
+            if type(charge) is not int or self.open_charges.pop(charge, None) != name:
                 yield "it concludes no charge, or one that was concluded before"
         if entry.spent != spent:
             yield "what it says was spent is not the sum of the charges"
@@ -149,6 +150,7 @@ def verified(rows: Rows, found_before: Sequence[str], anchor: str | None) -> Ver
         else:
             try:
                 faults += [Fault(entry=entry.number, what=what) for what in books.check(entry)]
+                require_shape(entry)
             except HubermeanError as damage:
                 faults.append(Fault(entry=entry.number, what=str(damage)))
         last_of[WHOLE] = last_of[entry.dataset] = (entry.number, entry.digest)
