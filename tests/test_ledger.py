@@ -32,7 +32,7 @@ from hubermean.ledger import store
 from hubermean.ledger.amounts import Cost, as_written, exponential, parsed, plain, upward
 from hubermean.ledger.composition import COMPOSITIONS, changes_between
 from hubermean.ledger.recorded import recorded, restored
-from hubermean.mechanisms import Clipped
+from hubermean.mechanisms import Clipped, Outcome
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
 from hubermean.spending import Price, not_above
@@ -651,6 +651,46 @@ def test_a_release_that_cannot_be_recorded_is_handed_over_with_a_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hm.NotRecorded)
         assert not ask(ledger).receipt.again
+
+
+@pytest.mark.parametrize(
+    ("values", "parameters"),
+    [
+        ((1.5,), {"a": {"b": [1, None, "c", True]}}),
+        ((1.5,), {"a": (1, 2)}),
+        ((2**60 + 1,), {}),
+        ((math.nan,), {}),
+        ((1.5,), {"a": {1, 2}}),
+        ((1.5,), {"a": [[[[[[1]]]]]]}),
+        ((1.5, 2.5), {}),
+    ],
+    ids=str,
+)
+def test_what_a_mechanism_of_ones_own_makes_never_damages_a_ledger(
+    ledger: hm.Ledger, values: Any, parameters: Any
+) -> None:
+    """It comes back as it is, or is handed over with a warning that it was not kept."""
+
+    class Odd(Clipped):
+        def prepare(self, request: Any, facts: Any) -> Any:
+            class Run:
+                def run(self, table: Any, noise: Any) -> Any:
+                    return Outcome(values=values, parameters=parameters)
+
+            return Run()
+
+    mechanism = Odd(bounds=(0, 1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        first = ask(ledger, mechanism=mechanism, bounds=None)
+        kept = not caught
+        assert first.values is values
+        again = ask(ledger, mechanism=mechanism, bounds=None)
+    assert again.receipt.again is kept
+    if kept:
+        assert again.values == first.values
+        assert json.loads(again.to_json())["parameters"] == json.loads(json.dumps(parameters))
+    assert ledger.verify().sound
 
 
 # --- looking while others write ---------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hubermean.errors import HubermeanError, InputError, LedgerDamaged, NotRecor
 from hubermean.ledger.entries import Entry
 from hubermean.ledger.ledger import Charge, Ledger
 from hubermean.ledger.question import Question, checked_name
-from hubermean.ledger.recorded import recorded, restored
+from hubermean.ledger.recorded import kept_as, restored
 from hubermean.mechanisms import Request
 from hubermean.relations import Neighbors
 from hubermean.release import Release
@@ -90,7 +90,7 @@ class Account:
         """What was paid for is handed over even where it cannot be kept."""
         try:
             entry: Entry | None = self.ledger.conclude(
-                charge, self.question, "released", {"release": recorded(cast(Any, release))}
+                charge, self.question, "released", {"release": kept_as(cast(Any, release))}
             )
         except Exception:  # noqa: BLE001 - whatever it is, the charge stands and the answer is due
             entry = None

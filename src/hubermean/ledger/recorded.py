@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import math
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.errors import InputError, LedgerDamaged
+from hubermean.ledger.entries import canonical
 from hubermean.relations import Neighbors
 from hubermean.release import DEFAULT_LEVEL, Denominator, Interval, Release
 from hubermean.release_table import ReleaseTable
@@ -40,6 +42,18 @@ def recorded(release: Release | ReleaseTable) -> dict[str, Any]:
         "spent": [asdict(entry) for entry in release.spent],
     }
     return shared | (_one(release) if isinstance(release, Release) else _table(release))
+
+
+def kept_as(release: Release | ReleaseTable) -> dict[str, Any]:
+    """What is written down of a release: only what comes back as it is.
+
+    Raises:
+        ValueError: a mechanism of the caller's own made something that does not.
+    """
+    kept: dict[str, Any] = json.loads(canonical(recorded(release)))
+    if recorded(restored(kept)) != kept:
+        raise ValueError("this would not come back as it is")
+    return kept
 
 
 def restored(kept: Mapping[str, Any]) -> Release | ReleaseTable:
@@ -219,9 +233,11 @@ def _restored_key(kept: Any) -> Any:
 
 
 def _parameter(kept: Any, depth: int = 4) -> Any:
-    """Numbers, texts and flags, and lists of them."""
+    """Numbers, texts and flags, and lists and mappings of them."""
     if isinstance(kept, list) and depth > 0:
         return [_parameter(one, depth - 1) for one in kept]
+    if isinstance(kept, dict) and depth > 0:
+        return {name: _parameter(one, depth - 1) for name, one in kept.items()}
     if kept is None or isinstance(kept, str | int | float):
         return kept
     raise TypeError("no parameter")
