@@ -39,6 +39,7 @@ def recorded(release: Release | ReleaseTable) -> dict[str, Any]:
         "per": release.per,
         "statistic": release.statistic,
         "parameters": dict(release.parameters),
+        "order": list(release.parameters),  # in which they are shown; JSON is written sorted
         "spent": [asdict(entry) for entry in release.spent],
     }
     return shared | (_one(release) if isinstance(release, Release) else _table(release))
@@ -51,9 +52,15 @@ def kept_as(release: Release | ReleaseTable) -> dict[str, Any]:
         ValueError: a mechanism of the caller's own made something that does not.
     """
     kept: dict[str, Any] = json.loads(canonical(recorded(release)))
-    if recorded(restored(kept)) != kept:
+    if not comes_back(kept):
         raise ValueError("this would not come back as it is")
     return kept
+
+
+def comes_back(kept: Mapping[str, Any]) -> bool:
+    """Whether a kept release is all that there is to it; the first ledgers did not keep the order of parameters."""
+    again = recorded(restored(kept))
+    return again == {"order": again["order"], **kept}
 
 
 def restored(kept: Mapping[str, Any]) -> Release | ReleaseTable:
@@ -67,7 +74,7 @@ def restored(kept: Mapping[str, Any]) -> Release | ReleaseTable:
             "mechanism": _text(kept["mechanism"]),
             "per": _text(kept["per"]),
             "statistic": _text(kept["statistic"]),
-            "parameters": {name: _parameter(given) for name, given in kept["parameters"].items()},
+            "parameters": _restored_parameters(kept),
             "spent": tuple(map(_restored_spent, kept["spent"])),
         }
         return _restored_table(kept, shared) if "by" in kept else _restored_one(kept, shared)
@@ -230,6 +237,14 @@ def _restored_key(kept: Any) -> Any:
     if not isinstance(kept, str | int):
         raise TypeError("no key")
     return kept
+
+
+def _restored_parameters(kept: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = kept["parameters"]
+    order = kept.get("order", list(parameters))
+    if sorted(order) != sorted(parameters):
+        raise ValueError("an order of other parameters")
+    return {name: _parameter(parameters[name]) for name in order}
 
 
 def _parameter(kept: Any, depth: int = 4) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from hubermean.errors import HubermeanError, LedgerDamaged
 from hubermean.ledger.entries import KINDS, OUTCOMES, Entry, canonical
 from hubermean.ledger.question import checked_name
-from hubermean.ledger.recorded import recorded, restored
+from hubermean.ledger.recorded import comes_back
 
 
 def require_shape(entry: Entry) -> None:
@@ -66,7 +66,7 @@ def _is_asked(asked: Any) -> bool:
 
 def _is_released(content: Mapping[str, Any]) -> bool:
     kept = content.get("release")
-    return isinstance(kept, dict) and recorded(restored(kept)) == kept
+    return isinstance(kept, dict) and comes_back(kept)
 
 
 _OUTCOMES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
