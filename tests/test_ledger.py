@@ -463,6 +463,35 @@ def test_rounding_is_upward(exact: Fraction) -> None:
     assert float(exponential(power)) >= math.exp(float(power)) * (1 - 1e-13)
 
 
+@pytest.mark.parametrize("composition", list(COMPOSITIONS))
+@given(charge=st.floats(1e-9, 0.9), tiny=st.floats(0, 1e-9))
+@settings(max_examples=25, deadline=None)
+def test_what_a_refusal_says_is_left_can_be_spent(
+    tmp_path_factory: pytest.TempPathFactory, composition: str, charge: float, tiny: float
+) -> None:
+    with hm.Ledger(tmp_path_factory.mktemp("l") / "l.sqlite") as ledger:
+        ledger.init("trips", epsilon=1, delta=1e-5, composition=composition)
+        with contextlib.suppress(hm.BudgetExhausted):
+            ledger.spend("trips", epsilon=charge, delta=tiny / 1e4)
+            ledger.spend("trips", epsilon=tiny)
+        with pytest.raises(hm.BudgetExhausted) as refused:
+            ledger.spend("trips", epsilon=100)
+        ledger.spend("trips", epsilon=refused.value.epsilon)
+        with pytest.raises(hm.BudgetExhausted) as refused:
+            ledger.spend("trips", epsilon=0, delta=0.9)
+        ledger.spend("trips", epsilon=0, delta=refused.value.delta)
+        assert ledger.verify().sound
+
+
+def test_sums_of_amounts_that_no_request_has_are_damage() -> None:
+    long = Cost(loss=Decimal("9" * 990), delta=Decimal(0))
+    fine = Cost(loss=Decimal("1e-900"), delta=Decimal(0))
+    with pytest.raises(hm.LedgerDamaged):
+        long + fine
+    with pytest.raises(hm.LedgerDamaged):
+        long.left_of(fine)
+
+
 def careless() -> decimal.Context:
     """What a caller may have set for sums of its own."""
     return decimal.Context(prec=2, rounding=decimal.ROUND_DOWN, traps=[decimal.FloatOperation])

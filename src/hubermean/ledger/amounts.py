@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -24,7 +25,7 @@ class Cost:
     delta: Decimal
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(loss=_EXACT.add(self.loss, other.loss), delta=_EXACT.add(self.delta, other.delta))
+        return Cost(loss=total_of(self.loss, other.loss), delta=total_of(self.delta, other.delta))
 
     def within(self, limit: Cost) -> bool:
         return self.loss <= limit.loss and self.delta <= limit.delta
@@ -32,8 +33,8 @@ class Cost:
     def left_of(self, limit: Cost) -> Cost:
         """What a limit leaves after this; never below nothing."""
         return Cost(
-            loss=max(_EXACT.subtract(limit.loss, self.loss), Decimal(0)),
-            delta=max(_EXACT.subtract(limit.delta, self.delta), Decimal(0)),
+            loss=max(total_of(limit.loss, self.loss.copy_negate()), Decimal(0)),
+            delta=max(total_of(limit.delta, self.delta.copy_negate()), Decimal(0)),
         )
 
     def to_dict(self) -> dict[str, str]:
@@ -57,9 +58,13 @@ def half_of(amount: Decimal) -> Decimal:
 
 
 def total_of(*amounts: Decimal) -> Decimal:
+    """LedgerDamaged where the amounts of no request could lead there."""
     total = Decimal(0)
-    for amount in amounts:
-        total = _EXACT.add(total, amount)
+    try:
+        for amount in amounts:
+            total = _EXACT.add(total, amount)
+    except decimal.Inexact:
+        raise LedgerDamaged("an amount has more digits than any can have") from None
     return total
 
 
@@ -73,6 +78,18 @@ def as_written(amount: float) -> Decimal:
     True
     """
     return Decimal(repr(float(amount)))
+
+
+def float_within(amount: Decimal) -> float:
+    """The largest float whose decimal, as people write it, is at most the amount.
+
+    >>> float_within(Decimal("0.29999999999999999999"))
+    0.29999999999999993
+    """
+    near = float(amount)
+    while near > 0 and as_written(near) > amount:
+        near = math.nextafter(near, 0.0)
+    return near
 
 
 def upward(exact: Fraction | Decimal) -> Decimal:

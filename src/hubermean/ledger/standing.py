@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubermean.errors import BudgetExhausted, InputError, LedgerDamaged
-from hubermean.ledger.amounts import Cost, plain
+from hubermean.ledger.amounts import Cost, float_within, plain
 from hubermean.ledger.composition import Composition, changes_between, composition_named
 from hubermean.ledger.entries import Entry
 from hubermean.ledger.question import Question, checked_name
@@ -99,7 +99,10 @@ class Dataset:
             told += f" (a pure epsilon of {one_sided(largest, up=False)} would fit)"
         lower = "ask for less" if left.loss > 0 else "nothing more can be released from it"
         return BudgetExhausted(
-            f"{told}; {lower}", dataset=self.name, epsilon=float(largest), delta=float(left.delta)
+            f"{told}; {lower}",
+            dataset=self.name,
+            epsilon=float_within(largest),
+            delta=float_within(left.delta),
         )
 
 
