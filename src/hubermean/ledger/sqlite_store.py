@@ -74,7 +74,7 @@ class SqliteStore:
             self.close()
             if not self.path.parent.is_dir():
                 raise InputError(
-                    f"there is no folder {self.path.parent} for the ledger {self.path.name}; make it first"
+                    f"there is no folder {os.path.dirname(self._given)} for the ledger {self.path.name}; make it first"
                 )
             if self.path.exists() and not self.path.is_file():
                 raise InputError(f"{self.place} is no file; name a file for the ledger")

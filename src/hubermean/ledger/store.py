@@ -85,7 +85,7 @@ class Rows:
         )
         last, characters = after, 0
         for number, size in sizes:
-            characters += size
+            characters += size if type(size) is int else 0
             if last > after and characters > BLOCK_CHARACTERS:
                 break
             last = number
