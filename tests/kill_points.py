@@ -24,7 +24,6 @@ import hubermean
 from hubermean.cli import app
 from hubermean.ledger import Ledger
 from hubermean.ledger.account import Account
-from hubermean.ledger.store import entry_of
 
 PACKAGE = str(Path(hubermean.__file__).parent)
 EPSILON = 2.0**-10
@@ -115,7 +114,7 @@ def finish_point() -> Point:
 def outcome(place: str, after: int, question: str, printed: str) -> str:
     """What became of a release that was killed; an AssertionError where a promise was broken."""
     with Ledger(place) as ledger, ledger._store.reading() as rows:
-        recorded = [entry_of(row) for row in rows.block(after)]
+        recorded = list(rows.entries(after))
     charged = [entry for entry in recorded if entry.content.get("asked", {}).get("source") == question]
     numbers = {entry.number for entry in charged}
     concluded = [entry for entry in recorded if entry.content.get("charge") in numbers]

@@ -69,9 +69,8 @@ class Rows:
         )
         return entry_of(found[0]) if found else None
 
-    def entries(self) -> Iterator[Entry]:
-        """All entries, in order."""
-        after = 0
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """All entries behind a number, in order."""
         while found := self.block(after):
             yield from map(entry_of, found)
             after = found[-1][0]
