@@ -902,3 +902,58 @@ def test_no_order_of_charges_passes_the_total(
                 assert not fits
         assert Fraction(spent(ledger)) == loss
         assert ledger.verify().sound
+
+
+def test_a_query_does_not_make_public_how_many_users_it_finds(ledger: hm.Ledger, tmp_path: Path) -> None:
+    """Who is in the result of a query depends on what they hold, so that their number is not public there."""
+    pq.write_table(TRIPS, tmp_path / "t.parquet")
+    query = hm.sql("select * from t where fare > 11", files=[tmp_path / "t.parquet"])
+    for relation in ("replace-user", "replace-values"):
+        for call in (
+            lambda relation=relation: ask(ledger, data=query, neighbors=relation),
+            lambda relation=relation: hm.count(
+                query, user="rider", epsilon=0.1, neighbors=relation, ledger=ledger, dataset="trips"
+            ),
+        ):
+            with pytest.raises(hm.InputError, match="takes neighbors='add-remove'"):
+                call()
+    assert kinds(ledger) == ["opened"]
+    release = ask(ledger, 0.25, data=query, neighbors="add-remove")
+    assert release.n_users is None
+    assert spent(ledger) == Decimal("0.5")
+
+
+def test_where_warnings_are_errors_the_receipt_says_that_nothing_was_recorded(
+    ledger: hm.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise hm.LedgerUnavailable("the disk is full")
+
+    monkeypatch.setattr(ledger, "conclude", full)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = ask(ledger)
+    assert release.receipt.recorded is False
+    assert "could not be recorded: keep it" in repr(release)
+
+
+def test_what_was_spent_is_never_shown_as_more_than_the_total(tmp_path: Path) -> None:
+    """The orders of the accountant are few, so that its number may lie above the total it follows from."""
+    with hm.Ledger(tmp_path / "l.sqlite") as ledger:
+        ledger.init("trips", epsilon=1, delta=1e-100, composition="concentrated")
+        standing = ledger.dataset("trips")
+        ledger.spend("trips", epsilon=math.sqrt(2 * float(standing.limit.loss)) * (1 - 1e-9))
+        assert ledger.dataset("trips").spent_as_epsilon[0] <= 1
+
+
+def test_one_ledger_for_all_who_connect_to_a_database(postgres: Any) -> None:
+    """A schema of one's own name comes first for that user; the ledger is the same all the same."""
+    url = postgres.new_database("schemas")
+    with hm.Ledger(url) as ledger:
+        ledger.init("trips", epsilon=1)
+        with ledger._store.writing() as rows:
+            rows.execute(f'CREATE SCHEMA "{postgres.user}"')
+    with hm.Ledger(url) as ledger:
+        ledger.spend("trips", epsilon=1)
+        with pytest.raises(hm.BudgetExhausted):
+            ledger.spend("trips", epsilon=1)

@@ -58,6 +58,7 @@ def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place:
         "charged": "epsilon = 0.75",
         "left": "epsilon = 0.25",
         "again": False,
+        "recorded": True,
     }
     again = run("release", "t.parquet", *KNOWN, "--epsilon", "0.75", *paid, "--quiet", cwd=folder)
     assert float(again.stdout) == told["value"]

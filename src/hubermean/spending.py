@@ -63,19 +63,28 @@ class Unpaid:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What a ledger says of a release, in words; `again` if it was recorded before and cost nothing this time."""
+    """What a ledger says of a release, in words.
+
+    Attributes:
+        again: it was recorded before, and cost nothing this time.
+        recorded: the ledger keeps it; if not, asking again would be charged again.
+    """
 
     dataset: str
     entry: int
     charged: str
     left: str
     again: bool = False
+    recorded: bool = True
 
     def to_dict(self) -> dict[str, str | int | bool]:
-        return {name: getattr(self, name) for name in ("dataset", "entry", "charged", "left", "again")}
+        names = ("dataset", "entry", "charged", "left", "again", "recorded")
+        return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
         paid = "asked before, so nothing was charged" if self.again else f"{self.charged} charged"
+        if not self.recorded:
+            paid += ", but this could not be recorded: keep it"
         return f"{printable(self.dataset)}, entry {self.entry}: {paid}; {self.left} left"
 
 

@@ -283,7 +283,7 @@ def _print_datasets(title: str, datasets: list[Dataset]) -> None:
     print_table(title, headings, rows)
     for one in datasets:
         if one.composition.name != "basic":
-            epsilon, delta = one.composition.as_epsilon(one.spent, one.limit)
+            epsilon, delta = one.spent_as_epsilon
             come_to = f"epsilon = {one_sided(epsilon, up=True)}, delta = {one_sided(delta, up=True)}"
             total = f"epsilon = {number(one.epsilon)}, delta = {number(one.delta)}"
             told = f"{printable(one.name)}: what was spent comes to {come_to}, of {total}."

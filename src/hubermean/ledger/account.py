@@ -95,17 +95,19 @@ class Account:
         except Exception:  # noqa: BLE001 - whatever it is, the charge stands and the answer is due
             entry = None
         if entry is None:
-            warnings.warn(
-                f"this release is charged (entry {charge.entry.number}) but could not be recorded; keep it, "
-                "since asking again would be charged again",
-                NotRecorded,
-                stacklevel=2,
-            )
+            with contextlib.suppress(NotRecorded):  # where warnings are errors, the receipt says it
+                warnings.warn(
+                    f"this release is charged (entry {charge.entry.number}) but could not be recorded; keep it, "
+                    "since asking again would be charged again",
+                    NotRecorded,
+                    stacklevel=2,
+                )
         receipt = Receipt(
             dataset=self.dataset,
             entry=(entry or charge.entry).number,
             charged=charge.dataset.composition.worded(charge.cost),
             left=charge.dataset.left_in_words,
+            recorded=entry is not None,
         )
         return cast(R, replace(cast(Any, release), receipt=receipt))
 

@@ -168,6 +168,7 @@ class PostgresStore:
                         return [tuple(row) for row in result] if result.returns_rows else []
 
                     with connection.begin():
+                        execute("SET LOCAL search_path = public, pg_temp")  # one ledger for all who connect
                         yield Rows(execute)
                 return
             except DBAPIError as error:
@@ -189,7 +190,9 @@ class PostgresStore:
                 "or a database in UTF8"
             )
         if state[:2] in _DAMAGED:
-            raise LedgerDamaged(f"the ledger in {self.place} is damaged; see hubermean ledger verify")
+            raise LedgerDamaged(
+                f"the ledger in {self.place} is damaged; go back to a copy, and release nothing against it"
+            )
         raise LedgerUnavailable(
             f"the ledger in {self.place} cannot be reached; check the server, the address and the password"
         )

@@ -232,7 +232,7 @@ class SqliteStore:
         self.close()
         if primary in _DAMAGED:
             raise LedgerDamaged(
-                f"{self.place} is damaged, or is no ledger; see hubermean ledger verify, and go back to a copy"
+                f"{self.place} is damaged, or is no ledger; go back to a copy, and release nothing against it"
             )
         reason = _REASONS.get(primary or -1, "the disk does not answer as it should; check it")
         raise LedgerUnavailable(f"the ledger {self.place} cannot be used: {reason}")

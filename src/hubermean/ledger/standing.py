@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from hubermean.errors import BudgetExhausted, InputError, LedgerDamaged
-from hubermean.ledger.amounts import Cost, float_within, plain
+from hubermean.ledger.amounts import Cost, as_written, float_within, plain
 from hubermean.ledger.composition import Composition, changes_between, composition_named
 from hubermean.ledger.entries import Entry
 from hubermean.ledger.question import Question, checked_name
@@ -51,9 +52,17 @@ class Dataset:
     def left_in_words(self) -> str:
         return self.composition.worded(self.left, up=False)
 
+    @property
+    def spent_as_epsilon(self) -> tuple[Decimal, Decimal]:
+        """The (epsilon, delta) that was spent, rounded up; never more than the total, which is sure to hold."""
+        epsilon, delta = self.composition.as_epsilon(self.spent, self.limit)
+        if self.spent.within(self.limit):
+            return min(epsilon, as_written(self.epsilon)), min(delta, as_written(self.delta))
+        return epsilon, delta
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data; amounts are exact decimals, as text."""
-        epsilon, delta = self.composition.as_epsilon(self.spent, self.limit)
+        epsilon, delta = self.spent_as_epsilon
         return {
             "dataset": self.name,
             "epsilon": self.epsilon,
