@@ -33,6 +33,7 @@ check: $(READY)  ## format, lint, types, and who may import what
 bench: $(READY)  ## speed beside plain DuckDB, in one process, and rough accuracy and scaling
 	$(BIN)/python benchmarks/ingest.py
 	$(BIN)/python benchmarks/location.py
+	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/accuracy.py --quick
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --quick
 

@@ -127,7 +127,10 @@ def _release(place: Path, *, as_written: bool) -> None:
         kept = result_or_refusal(lambda: _kept(place))
         if kept is None:
             continue
-        entries, dataset = kept
+        entries, dataset, sound = kept
+        if receipt.entry not in entries:  # found by its number, but not when all are gone through
+            require(not sound, "a ledger that is sound holds what was released")
+            continue
         entry = entries[receipt.entry]
         if receipt.again:
             require(entry.is_whole and entry.kind == "released", "what is given again is recorded")
@@ -140,9 +143,10 @@ def _release(place: Path, *, as_written: bool) -> None:
         require(dataset.spent.within(dataset.limit), "no more is spent than the total")
 
 
-def _kept(place: Path) -> tuple[dict[int, Entry], Dataset]:
+def _kept(place: Path) -> tuple[dict[int, Entry], Dataset, bool]:
     with hm.Ledger(place) as ledger:
-        return {entry.number: entry for entry in ledger.entries()}, ledger.dataset("d")
+        entries = {entry.number: entry for entry in ledger.entries()}
+        return entries, ledger.dataset("d"), ledger.verify().sound
 
 
 def _spend(place: Path, *, as_written: bool) -> None:

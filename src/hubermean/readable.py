@@ -57,6 +57,8 @@ def one_sided(amount: Decimal, *, up: bool) -> str:
     >>> one_sided(Decimal(2), up=True), one_sided(Decimal("2.5e-7"), up=True)
     ('2', '2.5e-07')
     """
+    if not amount.is_finite():
+        return "infinite"
     rounded = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR).plus(amount)
     if rounded == 0 or Decimal("1e-4") <= rounded < Decimal("1e12"):
         text = f"{rounded:,f}"

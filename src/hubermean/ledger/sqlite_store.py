@@ -46,6 +46,7 @@ _REASONS = {
     sqlite3.SQLITE_PERM: "it is read-only; ask for permission to write it and its folder",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the permissions of the file and its folder",
     sqlite3.SQLITE_BUSY: f"others wrote to it for {WAIT_SECONDS} seconds; try again later",
+    sqlite3.SQLITE_NOMEM: "memory does not suffice for it, or it is damaged",
     sqlite3.SQLITE_LOCKED: "others write to it; try again later",
 }
 
@@ -227,6 +228,8 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             code = getattr(error, "sqlite_errorcode", None)
             primary = None if code is None else code & 0xFF
+        except MemoryError:
+            primary = sqlite3.SQLITE_NOMEM
         except (UnicodeError, OverflowError):  # names of tables, or numbers, that are none
             primary = sqlite3.SQLITE_CORRUPT
         self.close()

@@ -143,8 +143,8 @@ def standing_of(opened: Entry, last: Entry) -> Dataset:
             name=opened.dataset,
             number=opened.number,
             digest=opened.digest,
-            epsilon=float(content["epsilon"]),
-            delta=float(content["delta"]),
+            epsilon=_total(content["epsilon"], 1e9),
+            delta=_total(content["delta"], 1.0),
             neighbors=Neighbors(content["neighbors"]),
             composition=composition,
             users=None if users is None else tuple(map(str, users)),
@@ -154,3 +154,9 @@ def standing_of(opened: Entry, last: Entry) -> Dataset:
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise LedgerDamaged(f"entry {opened.number} opens no data set", entry=opened.number) from None
+
+
+def _total(written: Any, most: float) -> float:
+    if type(written) is not float or not 0.0 <= written <= most:
+        raise ValueError("no total")
+    return written
