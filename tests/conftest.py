@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import hubermean as hm
 from hubermean import api
 from hubermean.noise.insecure import InsecureSeededNoise
 from postgres_server import Server, running_server
@@ -35,3 +36,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "budget.sqlite")
     server: Server = request.getfixturevalue("postgres")
     return server.new_database(f"ledger_{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def ledger(place: str) -> Iterator[hm.Ledger]:
+    """A new ledger with one data set."""
+    with hm.Ledger(place) as made:
+        made.init("trips", epsilon=1.0, delta=1e-5)
+        yield made
