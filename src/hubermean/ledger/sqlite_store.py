@@ -284,7 +284,7 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 def _version(connection: sqlite3.Connection) -> int:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    return int(version) if application == APPLICATION else 0
+    return max(int(version), 0) if application == APPLICATION else 0
 
 
 def _objects(connection: sqlite3.Connection) -> list[tuple[str, str]]:
