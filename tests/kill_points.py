@@ -122,8 +122,8 @@ def outcome(place: str, after: int, question: str, printed: str) -> str:
     assert len(concluded) <= len(charged)
     value = None
     if '"value"' in printed:
-        start = printed.index("{")
-        value = json.loads(printed[start:])["value"] if printed.rstrip().endswith("}") else "cut"
+        whole = printed.rstrip().endswith("}")
+        value = json.JSONDecoder().raw_decode(printed[printed.index("{") :])[0]["value"] if whole else "cut"
     if value is not None:
         assert charged, "a value left without a charge"
         assert concluded, "a value left without a record"
@@ -146,8 +146,10 @@ def kill_everywhere(place: str, data: str, folder: Path, chosen: Iterable[Point]
             head = rows.head("")
         assert head is not None
         status = release(place, data, question, die, printed)
-        assert os.WIFSIGNALED(status), f"{target} was not reached: {printed.read_text()}"
         became = outcome(place, head[0], question, printed.read_text())
+        if not os.WIFSIGNALED(status):  # on a way that the noise of this run did not take
+            assert os.WEXITSTATUS(status) == 0, printed.read_text()
+            became = "missed"
         found[became] = found.get(became, 0) + 1
     return found
 

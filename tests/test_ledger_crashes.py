@@ -44,6 +44,7 @@ def check_killed(place: str, data: Path, *options: str) -> dict[str, Any]:
     assert found["sound"]
     assert found["exact"]
     assert found["statements"] > 800
+    assert found["became"].get("missed", 0) <= 0.03 * found["killed"]
     assert {"account", "api", "ledger", "releasing", "showing", "clipped", "store"} <= set(found["modules"])
     # Before the charge, after it, after the record: all were met.
     assert {"nothing", "charged", "recorded"} <= set(found["became"])

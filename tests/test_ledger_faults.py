@@ -488,3 +488,16 @@ def test_a_ledger_is_the_same_file_wherever_the_process_goes(
     ledger.close()
     assert ledger.place == "l.sqlite"
     assert kinds(str(tmp_path / "l.sqlite")) == ["opened", "charged", "released"]
+
+
+def test_a_commit_waits_for_the_disk(place: str) -> None:
+    """What no test can cut the power for: the settings under which a commit is on disk when it returns."""
+    opened(place)
+    with hm.Ledger(place) as ledger, ledger._store.writing() as rows:
+        if "://" in place:
+            assert rows.execute("SHOW synchronous_commit") == [("on",)]
+            kept = "SELECT relpersistence FROM pg_class WHERE relname = 'hubermean_entries'"
+            assert rows.execute(kept) == [("p",)]
+        else:
+            assert rows.execute("PRAGMA synchronous") == [(2,)]
+            assert rows.execute("PRAGMA journal_mode") == [("wal",)]
