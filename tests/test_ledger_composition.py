@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,6 +110,28 @@ def test_sums_are_exact(costs: list[tuple[float, float]]) -> None:
 def test_a_mechanism_is_tuned_to_no_more_than_is_charged(epsilon: float) -> None:
     assert Fraction(not_above(epsilon)) <= Fraction(as_written(epsilon))
     assert not_above(epsilon) in (epsilon, math.nextafter(epsilon, 0))
+
+
+def test_what_a_mechanism_is_told_is_no_more_than_what_is_charged() -> None:
+    """0.1 as a float is a little more than a tenth."""
+    told: list[Any] = []
+
+    class Told(Clipped):
+        def prepare(self, request: Any, facts: Any) -> Any:
+            told.append(request)
+            return super().prepare(request, facts)
+
+    data = pa.table({"u": [1, 2, 3], "v": [1.0, 2.0, 3.0], "g": ["a", "a", "b"]})
+    common: dict[str, Any] = {"user": "u", "value": "v", "per": "user", "epsilon": 0.1, "delta": 1e-3}
+    assert Fraction(0.1) > Fraction("0.1")
+    assert Fraction(1e-3) > Fraction("0.001")
+    release = hm.mean(data, mechanism=Told(bounds=(0.0, 9.0)), **common)
+    assert (release.epsilon, release.delta) == (0.1, 1e-3)
+    hm.mean(data, by="g", keys=["a", "b"], mechanism=Told(bounds=(0.0, 9.0)), **common)
+    assert len(told) == 2
+    for request in told:
+        assert Fraction(request.epsilon) <= Fraction("0.1")
+        assert Fraction(request.delta) <= Fraction("0.001")
 
 
 @given(st.fractions(min_value=0, max_value=10**6))

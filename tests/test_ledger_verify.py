@@ -361,6 +361,14 @@ def spend_more_than_there_is(rows: list[dict[str, Any]]) -> None:
     rows[6]["content"]["spent"]["loss"] = "5.75"
 
 
+def spend_more_than_there_is_and_say_so(rows: list[dict[str, Any]]) -> None:
+    """All sums are right; only the total is passed."""
+    rows[6]["content"]["cost"]["loss"] = "5.5"
+    for row in rows[6:]:
+        if row["dataset"] == "d":
+            row["content"]["spent"]["loss"] = str(Decimal(row["content"]["spent"]["loss"]) + 5)
+
+
 def conclude_twice(rows: list[dict[str, Any]]) -> None:
     rows.append(rows[3])
 
@@ -391,6 +399,7 @@ def amounts_that_are_none(rows: list[dict[str, Any]]) -> None:
         spend_less,
         raise_the_limit,
         spend_more_than_there_is,
+        spend_more_than_there_is_and_say_so,
         conclude_twice,
         release_without_a_charge,
         open_again,
@@ -526,6 +535,27 @@ def test_a_limit_may_differ_in_digits_in_which_machines_do(
         for factor, sound in ((1 + 1e-14, True), (1 - 1e-14, True), (1 - 1e-6, False), (1 + 1e-6, False)):
             monkeypatch.setattr(composition, "largest_rho", lambda *given, by=factor: here(*given) * by)
             assert ledger.verify().sound is sound
+
+
+def test_one_entry_that_was_written_anew_does_not_fit_between_the_others(copy: Path) -> None:
+    """Its own digest is right; that of the entry before, which the next one holds, is another."""
+    with hm.Ledger(copy) as ledger:
+        entries = list(ledger.entries())
+    old = entries[6]
+    new = Entry.after(
+        old.number - 1,
+        old.previous,
+        dataset=old.dataset,
+        kind="spent",
+        content={**old.content, "token": "another"},
+    )
+    changed(
+        copy,
+        f"UPDATE hubermean_entries SET body = '{new.body}', digest = '{new.digest}' WHERE number = {old.number}",
+    )
+    found = verdict(copy)
+    assert isinstance(found, hm.ledger.Verification)
+    assert [str(fault) for fault in found.faults] == ["entry 8: it does not follow from the entry before it"]
 
 
 def test_rewriting_without_a_change_is_sound(copy: Path) -> None:
