@@ -28,6 +28,8 @@ from ledger_asks import TRIPS, ask, kinds, spent
 def test_a_release_is_charged_and_recorded(ledger: hm.Ledger) -> None:
     release = ask(ledger, 0.25)
     assert kinds(ledger) == ["opened", "charged", "released"]
+    # Beside the time of the charge, that of the record would tell how long the release took.
+    assert ["at" in entry.content for entry in ledger.entries()] == [True, True, False]
     assert spent(ledger) == Decimal("0.25")
     assert release.receipt.charged == "epsilon = 0.25"
     assert release.receipt.left == "epsilon = 0.75, delta = 1e-05"

@@ -388,6 +388,8 @@ def test_a_cable_that_is_cut_during_a_commit(
         found = [entry.kind for entry in ledger.entries()]
         spent = ledger.dataset("d").spent.loss
         assert spent == found.count("charged") * Decimal("0.25")
+        if mended and "charged" in found:  # a second look found the charge, and the release went on
+            assert value is not None
         if value is not None:
             assert found.count("charged") == 1
             recorded = [entry for entry in ledger.entries() if entry.kind == "released"]

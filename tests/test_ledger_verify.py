@@ -240,6 +240,14 @@ def test_nothing_is_released_against_entries_that_were_tampered_with(copy: Path)
     assert (error.value.exit_code, error.value.entry) == (5, 10)
 
 
+def test_an_answer_that_was_tampered_with_is_not_given_again(copy: Path) -> None:
+    with hm.Ledger(copy) as ledger:
+        answer = next(entry for entry in ledger.entries() if entry.kind == "released")
+    changed(copy, f"UPDATE hubermean_entries SET body = body || ' ' WHERE number = {answer.number}")
+    with pytest.raises(hm.LedgerDamaged, match=f"entry {answer.number} was altered"):
+        ask(str(copy), "one")
+
+
 @pytest.mark.parametrize(
     "statement",
     [
