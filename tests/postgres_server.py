@@ -129,17 +129,23 @@ class Cable:
                 client.close()
                 continue
             there = socket.create_connection(("127.0.0.1", self.server.port))
-            threading.Thread(target=self._pass, args=(client, there, True), daemon=True).start()
-            threading.Thread(target=self._pass, args=(there, client, False), daemon=True).start()
+            cut = threading.Event()
+            threading.Thread(target=self._pass, args=(client, there, True, cut), daemon=True).start()
+            threading.Thread(target=self._pass, args=(there, client, False, cut), daemon=True).start()
 
-    def _pass(self, source: socket.socket, target: socket.socket, from_client: bool) -> None:
+    def _pass(
+        self, source: socket.socket, target: socket.socket, from_client: bool, cut: threading.Event
+    ) -> None:
         with contextlib.suppress(OSError):
             while message := source.recv(65536):
                 if from_client and not self.mended.is_set() and self.cut_when(message):
                     self.cuts += 1
+                    cut.set()  # no answer gets through any more
                     if self.moment == "after":
                         target.sendall(message)
                         time.sleep(0.3)  # the server does what it was told
+                    break
+                if cut.is_set():
                     break
                 target.sendall(message)
         for end in (source, target):
