@@ -345,3 +345,29 @@ def test_where_no_folder_can_be_made_the_error_says_what_to_do(monkeypatch: pyte
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
     with pytest.raises(hm.HubermeanError, match="TMPDIR"):
         small_release()
+
+
+def test_the_copy_of_a_file_that_is_no_utf8_does_not_outlive_a_crash(tmp_path: Path) -> None:
+    """Killed while the copy is there; the next release removes it."""
+    data, temporary = tmp_path / "data.csv", tmp_path / "temporary"
+    temporary.mkdir()
+    data.write_bytes(b"u,v\n1,2\nM\xfcller,3\n")
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    killed = (
+        "import os, sys\n"
+        "from hubermean.ingest.files import FileSet\n"
+        "from hubermean.ingest.text_bytes import as_utf8\n"
+        "with as_utf8(FileSet.find(sys.argv[1])):\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", killed, str(data)], env=environment, check=False).returncode
+        == -9
+    )
+    assert len(list(temporary.glob("*/*.csv"))) == 1
+    released = (
+        "import sys, hubermean as hm\n"
+        "hm.mean(sys.argv[1], user='u', value='v', epsilon=1, bounds=(0, 9), per='user')\n"
+    )
+    subprocess.run([sys.executable, "-c", released, str(data)], env=environment, check=True)
+    assert list(temporary.iterdir()) == []

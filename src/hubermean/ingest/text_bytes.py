@@ -13,7 +13,6 @@ import contextlib
 import gzip
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +20,7 @@ from typing import BinaryIO, cast
 
 from hubermean.errors import InputError
 from hubermean.ingest.files import FileSet
+from hubermean.ingest.scratch import scratch_folder
 
 _STAND_IN = 0x10FF00  # plus a byte from 0x80 on
 _RESERVED = re.compile("[\U0010ff80-\U0010ffff]")
@@ -35,7 +35,7 @@ def as_utf8(files: FileSet) -> Iterator[FileSet]:
     if not needed:
         yield files
         return
-    with tempfile.TemporaryDirectory(prefix="hubermean-") as scratch:
+    with scratch_folder() as scratch:  # a copy of the data must not outlive a crash
         copies = {path: os.path.join(scratch, f"{number}.csv") for number, path in enumerate(needed)}
         for path, copy in copies.items():
             _write_readable(path, copy)
