@@ -365,9 +365,8 @@ def _released(
                 "with a ledger, a query takes neighbors='add-remove': how many users it finds depends on what they "
                 "hold, and would be public"
             )
-        if (recorded := account.answered()) is not None:
+        if (recorded := account.answered(request)) is not None:
             return recorded
-        account.check_room(request)
     payer, noise = account or UNPAID, SystemNoise()
     if grouping is not None:
         return release_groups(
@@ -435,8 +434,6 @@ def mean_of_user_means(
         )
 
     with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
-        if account is not None:
-            if isinstance(recorded := account.answered(), Release):
-                return recorded
-            account.check_room(request)
+        if account is not None and isinstance(recorded := account.answered(request), Release):
+            return recorded
         return release_table(table, request, chosen, SystemNoise(), payer=account or UNPAID)

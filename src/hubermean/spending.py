@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Protocol, TypeVar
 
-from hubermean.errors import InputError
+from hubermean.errors import InputError, is_real
 from hubermean.readable import printable
 
 Unit = Literal["epsilon", "rho", "delta"]
@@ -86,6 +86,15 @@ class Receipt:
         if not self.recorded:
             paid += ", but this could not be recorded: keep it"
         return f"{printable(self.dataset)}, entry {self.entry}: {paid}; {self.left} left"
+
+
+def checked_budget(epsilon: object, delta: object) -> tuple[float, float]:
+    """What a release may ask for and a data set may have in all."""
+    if not (is_real(epsilon) and 1e-9 <= epsilon <= 1e9):  # type: ignore[operator]
+        raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
+    if not (is_real(delta) and (delta == 0 or 1e-100 <= delta < 1)):  # type: ignore[operator]
+        raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
+    return float(epsilon), float(delta)  # type: ignore[arg-type]
 
 
 def not_above(amount: float) -> float:

@@ -38,14 +38,20 @@ class Account:
     relation: Neighbors
     fresh: bool = False
 
-    def answered(self) -> Release | ReleaseTable | None:
-        """The release that was recorded for the same question; costs nothing.
+    def answered(self, request: Request) -> Release | ReleaseTable | None:
+        """The release that was recorded for the same question, at no cost; None if it has to be made, and can be paid.
 
         Raises:
             NotReleased: what was recorded is that the mechanism's own test said no.
+            BudgetExhausted: it would have to be made, and there is too little left.
         """
         entry = None if self.fresh else self.ledger.answered(self.dataset, self.question)
-        return None if entry is None else self._given_again(entry)
+        if entry is not None:
+            return self._given_again(entry)
+        # What a concentrated law costs is known later.
+        price = Price(epsilon=request.epsilon, delta=request.delta, rho=Fraction(0))
+        self.ledger.room_for(self.dataset, self.question, price, self.relation)
+        return None
 
     def _given_again(self, entry: Entry) -> Release | ReleaseTable:
         if entry.kind == "not-released":
@@ -63,11 +69,6 @@ class Account:
         left = self.ledger.dataset(self.dataset).left_in_words
         receipt = Receipt(dataset=self.dataset, entry=entry.number, charged="nothing", left=left, again=True)
         return replace(release, receipt=receipt)
-
-    def check_room(self, request: Request) -> None:
-        """Refuse early what the budget does not cover; what a concentrated law costs is known later."""
-        price = Price(epsilon=request.epsilon, delta=request.delta, rho=Fraction(0))
-        self.ledger.room_for(self.dataset, self.question, price, self.relation)
 
     def pay(self, price: Price, work: Callable[[], R]) -> R:
         """Charge, then work, then record."""

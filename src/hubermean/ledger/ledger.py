@@ -20,7 +20,7 @@ from hubermean.ledger.standing import Dataset, standing
 from hubermean.ledger.store import WHOLE, Rows, entry_of
 from hubermean.ledger.verify import Verification, verified
 from hubermean.relations import Neighbors
-from hubermean.spending import Price
+from hubermean.spending import Price, checked_budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +105,14 @@ class Ledger:
             composition: "basic" (epsilons and deltas add up) or "concentrated" (less for many releases; needs delta).
         """
         name = checked_name(dataset, "dataset")
-        if not (is_real(epsilon) and 1e-9 <= epsilon <= 1e9):
-            raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
-        if not (is_real(delta) and (delta == 0 or 1e-100 <= delta < 1)):
-            raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
+        epsilon, delta = checked_budget(epsilon, delta)
         relation, how = Neighbors.parse(neighbors), composition_named(composition)
-        limit = how.limit(float(epsilon), float(delta))
+        limit = how.limit(epsilon, delta)
         users = None if user is None else [checked_name(one, "user") for one in column_names(user, "user")]
         content = {
             "at": _now(),
-            "epsilon": float(epsilon),
-            "delta": float(delta),
+            "epsilon": epsilon,
+            "delta": delta,
             "neighbors": relation.value,
             "composition": how.name,
             "user": users,

@@ -17,12 +17,12 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from hubermean.errors import InputError, is_real
+from hubermean.errors import InputError
 from hubermean.laws import Law
 from hubermean.noise import NoiseSource
 from hubermean.relations import Neighbors
 from hubermean.release import Denominator, IntervalRule
-from hubermean.spending import Spent
+from hubermean.spending import Spent, checked_budget
 from hubermean.unsafe_timings import stage
 from hubermean.user_table import IntArray, UserTable
 
@@ -95,16 +95,13 @@ class Request:
         cls, columns: tuple[str, ...], *, epsilon: float, delta: float, per: str, neighbors: str | Neighbors
     ) -> Request:
         """A request whose every argument is in range."""
-        if not (is_real(epsilon) and 1e-9 <= epsilon <= 1e9):
-            raise InputError(f"epsilon must be a number from 1e-9 to 1e9, not {epsilon!r}")
-        if not (is_real(delta) and (delta == 0 or 1e-100 <= delta < 1)):
-            raise InputError(f"delta must be 0, or at least 1e-100 and below 1, not {delta!r}")
+        epsilon, delta = checked_budget(epsilon, delta)
         if not isinstance(per, str) or per not in get_args(Per):
             raise InputError(f"per must be 'record' or 'user', not {per!r}")
         return cls(
             columns=columns,
-            epsilon=float(epsilon),
-            delta=float(delta),
+            epsilon=epsilon,
+            delta=delta,
             neighbors=Neighbors.parse(neighbors),
             per="record" if per == "record" else "user",
         )
