@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hubermean as hm
+from damaged_ledgers import filled
 from hubermean import api
 from hubermean.noise.insecure import InsecureSeededNoise
 from postgres_server import Server, running_server
@@ -44,3 +46,18 @@ def ledger(place: str) -> Iterator[hm.Ledger]:
     with hm.Ledger(place) as made:
         made.init("trips", epsilon=1.0, delta=1e-5)
         yield made
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("ledger") / "whole.sqlite"
+    filled(place)
+    assert not place.with_name(place.name + "-wal").exists()
+    return place
+
+
+@pytest.fixture
+def copy(whole: Path, tmp_path: Path) -> Path:
+    place = tmp_path / "copy.sqlite"
+    shutil.copy(whole, place)
+    return place
