@@ -340,6 +340,19 @@ def test_tables_of_a_database_that_do_not_keep_what_is_written_are_damage(
 # --- clocks and cables ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("table", ["hubermean_schema", "hubermean_heads"])
+def test_a_database_that_lost_its_version_or_the_row_that_writers_wait_for_is_damaged(
+    postgres: Server, table: str
+) -> None:
+    place = postgres.new_database(f"emptied_{table}")
+    opened(place)
+    with hm.Ledger(place) as ledger:
+        with ledger._store.writing() as rows:
+            rows.execute(f"DELETE FROM {table}")
+        with pytest.raises(hm.LedgerDamaged):
+            ledger.spend("d", epsilon=0.125)
+
+
 def test_a_clock_that_is_set_back_changes_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(place)
     with hm.Ledger(place) as ledger:

@@ -39,6 +39,11 @@ _SETTINGS = (
     "SET synchronous_commit = on",
     "SET standard_conforming_strings = on",
 )
+# One ledger for all who connect, whatever they look through first. The second once more: behind a pool, what was set at
+# the start was set for another session.
+_FOR_THIS_TRANSACTION = (
+    "SELECT set_config('search_path', 'public, pg_temp', true), set_config('synchronous_commit', 'on', true)"
+)
 _CONNECTING: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -106,7 +111,7 @@ class PostgresStore:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Rows]:
         with self._transaction("REPEATABLE READ") as rows:
-            self._require_not_newer(_version(rows))
+            self._require_usable(rows.execute("SELECT version FROM hubermean_schema"))
             yield rows
 
     def _require_not_newer(self, version: int) -> None:
@@ -116,12 +121,21 @@ class PostgresStore:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Rows]:
         with self._transaction("READ COMMITTED") as rows:
-            # Once more for this transaction: behind a pool, what was set at the start was set for another session.
-            rows.execute("SET LOCAL synchronous_commit = on")
-            self._require_not_newer(_version(rows))
-            # Whoever holds this row is the only writer; the others see what it wrote once they get it.
-            rows.execute("SELECT number FROM hubermean_heads WHERE name = :name FOR UPDATE", name=WHOLE)
+            # Whoever holds the head is the only writer; the others see what it wrote once they get it.
+            found = rows.execute(
+                "SELECT version FROM hubermean_schema, hubermean_heads AS heads "
+                f"WHERE heads.name = '{WHOLE}' FOR UPDATE OF heads"
+            )
+            self._require_usable(found)
             yield rows
+
+    def _require_usable(self, found: Sequence[Sequence[Any]]) -> None:
+        """By the version of the tables, which is one row."""
+        if len(found) != 1:
+            raise LedgerDamaged(
+                f"the ledger in {self.place} is damaged: it does not say of which version it is"
+            )
+        self._require_not_newer(int(found[0][0]))
 
     def faults(self) -> list[str]:
         with self.reading() as rows:
@@ -168,7 +182,7 @@ class PostgresStore:
                         return [tuple(row) for row in result] if result.returns_rows else []
 
                     with connection.begin():
-                        execute("SET LOCAL search_path = public, pg_temp")  # one ledger for all who connect
+                        execute(_FOR_THIS_TRANSACTION)
                         yield Rows(execute)
                 return
             except DBAPIError as error:

@@ -24,6 +24,10 @@ WHOLE = ""
 """The name of the head of the whole ledger; no data set has it."""
 
 _COLUMNS = "number, dataset, kind, body, previous, digest"
+_COLUMNS_OF_ENTRIES = ", ".join(f"entries.{column}" for column in _COLUMNS.split(", "))
+_HEADS_WITH_ENTRIES = (
+    "hubermean_heads AS heads LEFT JOIN hubermean_entries AS entries ON entries.number = heads.number"
+)
 _BLOCK = 500
 BLOCK_CHARACTERS = 32_000_000
 """Of bodies that are read at once: a table of many groups is large, and there may be many of them."""
@@ -104,14 +108,21 @@ class Rows:
 
     def last(self, name: str) -> Entry | None:
         """The last entry of the ledger or of a data set, checked against its head."""
-        head = self.head(name)
-        if head is None or head[0] == 0:
+        found = self.execute(
+            f"SELECT heads.number, heads.digest, {_COLUMNS_OF_ENTRIES} FROM {_HEADS_WITH_ENTRIES} "
+            "WHERE heads.name = :name",
+            name=name,
+        )
+        if not found:
             return None
-        entry = self.entry(head[0])
-        if entry is None:
-            raise LedgerDamaged(f"entry {head[0]} is missing", entry=head[0])
-        if entry.digest != head[1] or not entry.is_whole or name not in (WHOLE, entry.dataset):
-            raise LedgerDamaged(f"entry {head[0]} was altered", entry=head[0])
+        number, digest = _head(found[0][:2])
+        if number == 0:
+            return None
+        if found[0][2] is None:
+            raise LedgerDamaged(f"entry {number} is missing", entry=number)
+        entry = entry_of(found[0][2:])
+        if entry.digest != digest or not entry.is_whole or name not in (WHOLE, entry.dataset):
+            raise LedgerDamaged(f"entry {number} was altered", entry=number)
         return entry
 
     def append(self, entry: Entry) -> None:
@@ -125,25 +136,25 @@ class Rows:
             previous=entry.previous,
             digest=entry.digest,
         )
-        for name in (WHOLE, entry.dataset):
-            self.execute(
-                "INSERT INTO hubermean_heads (name, number, digest) VALUES (:name, :number, :digest) "
-                "ON CONFLICT (name) DO UPDATE SET number = excluded.number, digest = excluded.digest",
-                name=name,
-                number=entry.number,
-                digest=entry.digest,
-            )
+        self.execute(
+            "INSERT INTO hubermean_heads (name, number, digest) "
+            f"VALUES ('{WHOLE}', :number, :digest), (:dataset, :number, :digest) "
+            "ON CONFLICT (name) DO UPDATE SET number = excluded.number, digest = excluded.digest",
+            dataset=entry.dataset,
+            number=entry.number,
+            digest=entry.digest,
+        )
         self._require_kept(entry)
 
     def _require_kept(self, entry: Entry) -> None:
         """A rule or a trigger that is not ours may drop what is written without a word."""
         found = self.execute(
-            "SELECT digest FROM hubermean_entries WHERE number = :number", number=entry.number
+            f"SELECT heads.name, heads.number, heads.digest, entries.digest FROM {_HEADS_WITH_ENTRIES} "
+            f"WHERE heads.name IN ('{WHOLE}', :dataset)",
+            dataset=entry.dataset,
         )
-        written = (entry.number, entry.digest)
-        if [tuple(row) for row in found] != [(entry.digest,)] or any(
-            self.head(name) != written for name in (WHOLE, entry.dataset)
-        ):
+        written = {(name, entry.number, entry.digest, entry.digest) for name in (WHOLE, entry.dataset)}
+        if len(found) != len(written) or {tuple(row) for row in found} != written:
             raise LedgerDamaged(f"entry {entry.number} is not kept as it is written", entry=entry.number)
 
     def answer(self, question: str) -> Entry | None:
