@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,11 +17,32 @@ from hubermean.errors import InputError, is_real
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.exact.encoding import encode_binary
 
+T = TypeVar("T")
 IntArray = NDArray[np.int64]
 LARGEST_COUNT = 2**40
 
 _BLOCK_ELEMENTS = 2**16
 _NAMES_SHOWN = 8
+
+
+class PrivateTable(Protocol):
+    """What a mechanism may ask of users, whether they are held on one machine (`UserTable`) or on many."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def n_users(self) -> int: ...
+
+    @property
+    def limits(self) -> tuple[Fraction, ...]: ...
+
+    def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
+        """One pass over all users, part by part: what `look` makes of each part, which must be small.
+
+        Every user is in one part. How many parts there are, how large they are and which users share one means nothing
+        and may differ from pass to pass. `look` may run on another machine: it is pickled, and so is what it returns.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -101,6 +122,10 @@ class UserTable:
             means = self.matrix().astype(np.float64)
         means[self.counts == 0] = math.nan
         return means[:, 0] if means.shape[1] == 1 else means
+
+    def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
+        """All users are one part."""
+        return [look(self)]
 
     def taken(self, positions: IntArray) -> UserTable:
         """The table of some of the users, or of entries -1, which stand for users without a usable record."""
