@@ -7,11 +7,13 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hubermean as hm
 from damaged_ledgers import filled
+from engines import running_spark
 from hubermean import api
 from hubermean.noise.insecure import InsecureSeededNoise
 from postgres_server import Server, running_server
@@ -61,3 +63,10 @@ def copy(whole: Path, tmp_path: Path) -> Path:
     place = tmp_path / "copy.sqlite"
     shutil.copy(whole, place)
     return place
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One real session on this machine for all tests of a process."""
+    with running_spark() as session:
+        yield session

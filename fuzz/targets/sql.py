@@ -22,7 +22,8 @@ from fuzz.releases import check_release
 from fuzz.surroundings import SECRET, VARIABLE, holds_secret, working_folder
 from fuzz.violation import Violation, require, result_or_refusal
 from hubermean.ingest import user_table
-from hubermean.ingest.read import open_source
+from hubermean.ingest.duckdb_source import open_source
+from hubermean.ingest.engine import Limits, Roles
 from hubermean.ingest.session import quietly
 
 CELL = "Zq7cell"
@@ -174,7 +175,7 @@ def _refused_or_run(query: str, named: Any, how: int) -> None:
 
 def _looked_at(query: Any) -> list[str]:
     """The names of the columns that a query gives; what it gives is searched for what only canaries hold."""
-    with open_source(query, (), (), memory_limit="1GB", threads=1) as source:
+    with open_source(query, Roles(users=()), Limits(memory_limit="1GB", threads=1)) as source:
         names = list(source.schema.types)
         notice(" ".join(map(str, source.schema.types.values())))
         rows = quietly(

@@ -49,6 +49,7 @@ def mean(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    engine: str | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     question: str | None = None,
@@ -82,6 +83,7 @@ def mean(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    engine: str | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     question: str | None = None,
@@ -114,6 +116,7 @@ def mean(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    engine: str | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     question: str | None = None,
@@ -122,8 +125,8 @@ def mean(
     """Release the mean of one or more columns with differential privacy for whole users.
 
     Args:
-        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow
-            or DuckDB frame.
+        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow,
+            DuckDB or PySpark frame.
         user: the column or columns that identify a user.
         value: the column or columns to average.
         epsilon, delta: the privacy budget of this release.
@@ -152,8 +155,10 @@ def mean(
         n_users: about how many users there are, if that is public though `neighbors="add-remove"` would hide it.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
-        memory_limit, threads: what reading and grouping may use.
+        memory_limit, threads: what reading and grouping may use; not for Spark, which has settings of its own.
         progress: show a progress bar on a terminal after one second.
+        engine: "duckdb" or "spark"; left out, Spark for its own data frames and DuckDB for everything else. Given
+            "spark", `data` may also be the name of a table, or Parquet files that Spark is to read.
         ledger, dataset: the `Ledger` (or its file or URL) and the data set whose budget pays. The charge is committed
             before the release is made; asked again, the recorded release is returned, and nothing is charged.
         question: a public name for what is asked, by which it is recognised when asked again with the same parameters.
@@ -195,6 +200,7 @@ def mean(
         memory_limit=memory_limit,
         threads=threads,
         progress=progress,
+        engine=engine,
     )
     grouping = Grouping.asked(by, keys, max_groups)
 
@@ -231,6 +237,7 @@ def count(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    engine: str | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     question: str | None = None,
@@ -255,6 +262,7 @@ def count(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    engine: str | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     question: str | None = None,
@@ -278,6 +286,7 @@ def count(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    engine: str | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     question: str | None = None,
@@ -295,7 +304,7 @@ def count(
         neighbors: which change of the data is hidden. Under "replace-user" the number of users, groups apart, is public
             and given as it is.
         record_cap: the most records a user counts for; found privately where it is not given.
-        memory_limit, threads, progress, ledger, dataset, question, fresh: as for `mean`.
+        memory_limit, threads, progress, engine, ledger, dataset, question, fresh: as for `mean`.
 
     Returns:
         A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
@@ -327,6 +336,7 @@ def count(
         memory_limit=memory_limit,
         threads=threads,
         progress=progress,
+        engine=engine,
     )
     grouping = Grouping.asked(by, keys, max_groups)
 
@@ -373,7 +383,7 @@ def _released(
             data, reading, grouping, request, mechanism, noise, statistic=statistic, payer=payer
         )
     table = reading.user_table(data, records=request.neighbors.counts_are_public)
-    return release_table(table, request, mechanism, noise, statistic=statistic, payer=payer)
+    return release_table(table.collected(), request, mechanism, noise, statistic=statistic, payer=payer)
 
 
 def mean_of_user_means(

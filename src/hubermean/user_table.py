@@ -44,6 +44,9 @@ class PrivateTable(Protocol):
         and may differ from pass to pass. `look` may run on another machine: it is pickled, and so is what it returns.
         """
 
+    def collected(self) -> UserTable:
+        """All users on this machine."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserTable:
@@ -126,6 +129,9 @@ class UserTable:
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         """All users are one part."""
         return [look(self)]
+
+    def collected(self) -> UserTable:
+        return self
 
     def taken(self, positions: IntArray) -> UserTable:
         """The table of some of the users, or of entries -1, which stand for users without a usable record."""

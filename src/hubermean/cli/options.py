@@ -103,6 +103,15 @@ MemoryLimit = Annotated[
 Threads = Annotated[
     int | None, typer.Option(metavar="NUMBER", help="Threads for grouping.", rich_help_panel=DATA)
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="duckdb|spark",
+        help="What reads and groups; with spark, FILE may also be the name of a table.",
+        autocompletion=one_of(("duckdb", "spark")),
+        rich_help_panel=DATA,
+    ),
+]
 By = Annotated[
     list[str] | None,
     typer.Option(

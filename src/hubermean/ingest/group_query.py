@@ -89,7 +89,9 @@ class GroupQuery:
         selected, users = renamed(self.users, "user")
         more, groups = renamed(self.groups, "group")
         selected += more
-        selected += [f"{value.integer} AS value_{number}" for number, value in enumerate(self.values)]
+        selected += [
+            f"{value.parts[0].expression} AS value_{number}" for number, value in enumerate(self.values)
+        ]
         marks = [(mark, name) for mark, name in zip(self.marks, self._mark_names(), strict=True) if mark]
         selected += [f"{identifier(str(mark))} AS {name}" for mark, name in marks]
         keys = ", ".join([*users, *groups])

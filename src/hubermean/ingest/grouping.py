@@ -34,7 +34,7 @@ def grouping_query(
     """
     selected, keys = renamed(users, "user")
     names = [f"value_{number}" for number in range(len(values))]
-    selected += [f"{value.integer} AS {name}" for value, name in zip(values, names, strict=True)]
+    selected += [f"{value.parts[0].expression} AS {name}" for value, name in zip(values, names, strict=True)]
     wanted = aggregates(values, split=split) + (["count(*) AS records"] if records else [])
     return (
         f"SELECT {', '.join(wanted)} FROM "
@@ -70,7 +70,11 @@ def aggregates(values: Sequence[ValueColumn], *, split: bool) -> list[str]:
 
 
 def read_user_table(table: pa.Table, values: Sequence[ValueColumn]) -> UserTable:
-    """The result of `grouping_query` as a `UserTable`."""
+    """What an engine found, per user or per user and group, as a `UserTable`.
+
+    The sum of a value is in one column (`value_0`), in two for the parts of its encoding (`value_0_high` and
+    `value_0_low`), or in one for each of the parts that the engine made (`value_0_0`, `value_0_1`, ...).
+    """
     usable = _int64(table.column("usable"))
     records = _int64(table.column("records")) if "records" in table.column_names else usable
     sums = tuple(_column_sums(table, f"value_{number}", value) for number, value in enumerate(values))
@@ -78,6 +82,9 @@ def read_user_table(table: pa.Table, values: Sequence[ValueColumn]) -> UserTable
 
 
 def _column_sums(table: pa.Table, name: str, value: ValueColumn) -> ExactSums:
+    if f"{name}_0" in table.column_names:
+        columns = [table.column(f"{name}_{place}") for place in range(len(value.parts))]
+        return _together(value, [_exact(column) for column in columns])
     if name not in table.column_names:
         high, low = (_exact(table.column(f"{name}_{part}")) for part in ("high", "low"))
         return ExactSums.from_parts(value.encoding, high, low)
@@ -86,13 +93,29 @@ def _column_sums(table: pa.Table, name: str, value: ValueColumn) -> ExactSums:
     return ExactSums(encoding=value.encoding, low=_exact(table.column(name)))
 
 
+def _together(value: ValueColumn, parts: Sequence[ExactIntegers]) -> ExactSums:
+    """The sum of a value from the sums of its parts, in the form that one sum would have."""
+    if len(parts) == 1:
+        return ExactSums(encoding=value.encoding, low=parts[0])
+    if value.encoding == BINARY:
+        return ExactSums.from_parts(BINARY, *parts)
+    factors = [part.factor for part in value.parts]
+    totals = [
+        sum(factor * part[position] for factor, part in zip(factors, parts, strict=True))
+        for position in range(len(parts[0]))
+    ]
+    return ExactSums(encoding=value.encoding, low=ExactIntegers.from_integers(totals))
+
+
 def _int64(column: pa.ChunkedArray) -> NDArray[np.int64]:
     array: NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
     return array
 
 
 def _exact(column: pa.ChunkedArray) -> ExactIntegers:
-    """A column of 128-bit integers."""
+    """A column of integers of 128 bits, or of 64; null, for a user with nothing to sum, is zero."""
+    if str(column.type) == "int64":
+        return ExactIntegers(_int64(column.fill_null(0) if column.null_count else column), {})
     return ExactIntegers.from_words(map(_words, column.chunks))
 
 

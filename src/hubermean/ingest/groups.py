@@ -12,11 +12,13 @@ import numpy as np
 
 from hubermean.exact.adding import Membership
 from hubermean.group_table import GroupTable, Key
-from hubermean.ingest.group_query import GroupQuery
+from hubermean.ingest.columns import Schema, ValueColumn
+from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
+from hubermean.ingest.engines import engine_for
 from hubermean.ingest.grouping import read_user_table
-from hubermean.ingest.keys import checked_keys, decoded, keys_query
-from hubermean.ingest.read import UNREADABLE, Source, ValueRule, open_source, require_apart, with_room
-from hubermean.ingest.session import fetch, quietly
+from hubermean.ingest.keys import checked_keys, decoded
+from hubermean.ingest.read import ValueRule, require_apart
+from hubermean.ingest.session import quietly
 from hubermean.user_table import IntArray
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def group_table(
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
+    engine: str | None = None,
 ) -> GroupTable:
     """Group `data` by user and group in exact integers, in one pass, with each user in at most `max_groups` groups.
 
@@ -47,59 +50,52 @@ def group_table(
     """
     require_apart(user=user, value=value, by=by)
     rule = ValueRule.checked(resolution, non_finite)
-    with open_source(data, user, value, by, memory_limit=memory_limit, threads=threads) as source:
-        readers = rule.readers(source.schema, value)
+    roles = Roles(users=user, values=value, groups=by)
+    limits = Limits(memory_limit=memory_limit, threads=threads, progress=progress)
+    with engine_for(data, engine).open(data, roles, limits) as source:
+        schema = source.schema
+        for name in user:
+            schema.key(name)
+        readers = rule.readers(schema, value)
         for name in by:
-            source.schema.group(name)
-        public = None if keys is None else keys_query(keys, by, source)
-        typed = None if keys is None or public is None else checked_keys(keys, public, by, source)
-        query = GroupQuery(
-            source=source.name,
-            users=user,
-            marks=[source.marks.get(name) for name in user],
-            has_user=[source.schema.key(name) for name in user],
-            groups=by,
-            values=readers,
-            keys=public,
-            max_groups=None if keys is not None and len(keys) <= max_groups else max_groups,
-            pooled=pooled,
-        )
+            schema.group(name)
+        public = None if keys is None else checked_keys(keys, by, schema)
+        most = None if keys is not None and len(keys) <= max_groups else max_groups
+        table = source.entries(readers, GroupsAsked(keys=public, max_groups=most, pooled=pooled))
 
-        def grouped(split: bool) -> GroupTable:
-            def run(quick: bool) -> pa.Table:
-                text = query.text(split=split, quick=quick)
-                return fetch(source.run(text), source.connection, progress=progress)
+    def grouped() -> GroupTable:
+        return _group_table(table, schema, readers, by, None if public is None else public.typed, pooled)
 
-            table = run(quick=not source.once)
-            if "several" in table.column_names and not _fits(table):
-                table = run(quick=False)
-            pool = None
-            if pooled:
-                n_users = table.column("n_users")[0].as_py()
-                table = table.filter(table.column("usable").is_valid())
-                pool = n_users, np.flatnonzero(table.column("first").to_numpy())
-            codes, found = _codes(table, by, typed, source)
-            everything = read_user_table(table, readers)
-            members = everything
-            if (codes < 0).any():  # groups that have no name; the pool is that of all groups, named or not
-                named = np.flatnonzero(codes >= 0)
-                codes, members = codes[named], everything.taken(named)
-            return GroupTable(
-                by=tuple(by),
-                keys=tuple(found),
-                members=members,
-                membership=Membership(groups=codes, size=len(found)),
-                pool=None if pool is None else everything.taken(_padded(*pool)),
-            )
-
-        return quietly(lambda: with_room(grouped, once=source.once), UNREADABLE)
+    return quietly(grouped, UNREADABLE)
 
 
-def _fits(table: pa.Table) -> bool:
-    """Whether every user of several groups was given one."""
-    import pyarrow.compute as pc
-
-    return (pc.sum(table.column("chosen")).as_py() or 0) == (pc.max(table.column("several")).as_py() or 0)
+def _group_table(
+    table: pa.Table,
+    schema: Schema,
+    readers: Sequence[ValueColumn],
+    by: Sequence[str],
+    typed: Sequence[Key] | None,
+    pooled: bool,
+) -> GroupTable:
+    """What an engine found (`Source.entries`) as a table."""
+    pool = None
+    if pooled:
+        n_users = table.column("n_users")[0].as_py()
+        table = table.filter(table.column("usable").is_valid())
+        pool = n_users, np.flatnonzero(table.column("first").to_numpy())
+    codes, found = _codes(table, by, typed, schema)
+    everything = read_user_table(table, readers)
+    members = everything
+    if (codes < 0).any():  # groups that have no name; the pool is that of all groups, named or not
+        named = np.flatnonzero(codes >= 0)
+        codes, members = codes[named], everything.taken(named)
+    return GroupTable(
+        by=tuple(by),
+        keys=tuple(found),
+        members=members,
+        membership=Membership(groups=codes, size=len(found)),
+        pool=None if pool is None else everything.taken(_padded(*pool)),
+    )
 
 
 def _padded(n_users: int, positions: IntArray) -> IntArray:
@@ -108,8 +104,8 @@ def _padded(n_users: int, positions: IntArray) -> IntArray:
 
 
 def _codes(
-    table: pa.Table, by: Sequence[str], typed: list[Key] | None, source: Source
-) -> tuple[IntArray, list[Key]]:
+    table: pa.Table, by: Sequence[str], typed: Sequence[Key] | None, schema: Schema
+) -> tuple[IntArray, Sequence[Key]]:
     """The number of each entry's group, and the groups; -1 where a group has no name, and so cannot appear."""
     if typed is not None:
         return table.column("code").to_numpy().astype(np.int64), typed
@@ -121,7 +117,7 @@ def _codes(
         combined = np.unique(combined * len(column.dictionary) + codes, return_inverse=True)[1]
     _, first = np.unique(combined, return_index=True)
     columns = [
-        _names(table.column(f"group_{number}").take(first), source, source.schema.types[name].id)
+        _names(table.column(f"group_{number}").take(first), schema, schema.types[name].id)
         for number, name in enumerate(by)
     ]
     keys = list(zip(*columns, strict=True))
@@ -131,7 +127,7 @@ def _codes(
     return combined, [key for key in keys if None not in key]
 
 
-def _names(column: pa.ChunkedArray, source: Source, kind: str) -> list[Any]:
+def _names(column: pa.ChunkedArray, schema: Schema, kind: str) -> list[Any]:
     """Keys of one column as Python has them, each judged by itself; None where it has no such value.
 
     Dates beyond the year 9999 and text that is no UTF-8 are such: neither may stop the release of the other groups, nor
@@ -145,7 +141,7 @@ def _names(column: pa.ChunkedArray, source: Source, kind: str) -> list[Any]:
         return [int(one) % 2**128 if kind == "uhugeint" else int(one) for one in keys]
     if kind == "uuid":
         return [uuid.UUID(str(one)) for one in keys]
-    return [decoded(one, source) for one in keys]
+    return [decoded(one, schema) for one in keys]
 
 
 def _name(key: pa.Scalar) -> Any:

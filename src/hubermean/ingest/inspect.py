@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hubermean.ingest.duckdb_source import open_source
+from hubermean.ingest.engine import Limits, Roles
 from hubermean.ingest.files import identifier
-from hubermean.ingest.read import column_names, open_source
+from hubermean.ingest.read import column_names
 from hubermean.ingest.session import quietly
 
 
@@ -38,7 +40,7 @@ def unsafe_inspection(
 ) -> UnsafeInspection:
     """Columns, counts and ranges of `data`; not private."""
     users = [] if user is None else column_names(user, "user")
-    with open_source(data, users, list(value), memory_limit=None, threads=None) as source:
+    with open_source(data, Roles(users=users, values=list(value)), Limits()) as source:
         has_user = " AND ".join([source.schema.key(name) for name in users] or ["true"])
         readers = [source.schema.value(name, resolution=None, clamp_infinities=False) for name in value]
         keys = ", ".join(identifier(name) for name in users)

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import InputError
+from hubermean.ingest.columns import Schema
+from hubermean.ingest.duckdb_source import open_source
+from hubermean.ingest.engine import Limits, PublicKeys, Roles
 from hubermean.ingest.files import identifier, is_text, literal
-from hubermean.ingest.read import Source, open_source
-from hubermean.ingest.session import quietly
+from hubermean.ingest.session import open_session, quietly
 from hubermean.ingest.text_bytes import holds_stand_ins
 
 Key = tuple[Any, ...]
@@ -48,7 +50,7 @@ def listed_keys(given: Any, by: Sequence[str]) -> list[Key]:
 
 def keys_from_file(path: str, by: Sequence[str]) -> list[Key]:
     """The groups that a file of public keys names, each once."""
-    with open_source(path, (), (), by, memory_limit=None, threads=1) as source:
+    with open_source(path, Roles(users=(), groups=by), Limits(threads=1)) as source:
         try:
             for name in by:
                 source.schema.group(name)
@@ -60,7 +62,7 @@ def keys_from_file(path: str, by: Sequence[str]) -> list[Key]:
             return source.run(f"SELECT {columns} FROM {source.name}").fetchall()
 
         found = quietly(rows, f"{path} could not be read to the end; check that it is complete")
-        names = (tuple(decoded(one, source) for one in row) for row in found)
+        names = (tuple(decoded(one, source.schema) for one in row) for row in found)
         return list(dict.fromkeys(name for name in names if None not in name))
 
 
@@ -81,45 +83,47 @@ def _plain(key: Any) -> Any:
     return key.item() if isinstance(key, np.generic) else key
 
 
-def keys_query(keys: Sequence[Key], by: Sequence[str], source: Source) -> str:
-    """A query for the keys in the types of their columns, with a number each; nothing of the data is in it."""
-    typed = []
-    for place, column in enumerate(by):
-        texts = [_text(key[place], source) for key in keys]
-        # One long text in place of one per key, which the engine would take much longer to read.
-        listed = f"string_split({literal(_SEPARATOR.join(texts))}, {literal(_SEPARATOR)})"
-        typed.append(f"try_cast(unnest({listed}) AS {source.schema.types[column]}) AS group_{place}")
-    return f"SELECT unnest(range({len(keys)})) AS code, {', '.join(typed)}"
-
-
-def checked_keys(keys: Sequence[Key], query: str, by: Sequence[str], source: Source) -> list[Key]:
-    """The keys as values of their columns' types, by `keys_query`; refused where one is none, or two are one."""
-    rows = source.run(f"SELECT * FROM ({query}) ORDER BY code").fetchall()
+def checked_keys(keys: Sequence[Key], by: Sequence[str], schema: Schema) -> PublicKeys:
+    """The keys as values of their columns' types; refused where one is none, or two are one."""
+    query = keys_query(keys, by, schema)
+    with open_session((), memory_limit=None, threads=1) as connection:
+        rows = connection.sql(f"SELECT * FROM ({query}) ORDER BY code").fetchall()
     typed = [row[1:] for row in rows]
     for given, row in zip(keys, typed, strict=True):
         for name, key, found in zip(by, given, row, strict=True):
             # The engine would take 1.4 for 1, and a date for one at its own end of time.
             inexact = type(found) in (int, datetime.date) and str(found) != str(key)
             if found is None or (inexact and found != key):
-                kind = str(source.schema.types[name])
+                kind = str(schema.types[name])
                 raise InputError(
                     f"{key!r} in keys is no value of column {name!r}, whose type is {kind}; "
                     "write keys as they stand in the data"
                 )
     if len(set(typed)) != len(typed):
         raise InputError("keys names a group twice; name each once")
-    return typed
+    return PublicKeys(query=query, typed=typed)
 
 
-def decoded(key: Any, source: Source) -> Any:
+def keys_query(keys: Sequence[Key], by: Sequence[str], schema: Schema) -> str:
+    """DuckDB's query for the keys in the types of their columns, with a number each; nothing of the data is in it."""
+    typed = []
+    for place, column in enumerate(by):
+        texts = [_text(key[place], schema) for key in keys]
+        # One long text in place of one per key, which the engine would take much longer to read.
+        listed = f"string_split({literal(_SEPARATOR.join(texts))}, {literal(_SEPARATOR)})"
+        typed.append(f"try_cast(unnest({listed}) AS {schema.types[column]}) AS group_{place}")
+    return f"SELECT unnest(range({len(keys)})) AS code, {', '.join(typed)}"
+
+
+def decoded(key: Any, schema: Schema) -> Any:
     """A key as people write it; None for text that stands for bytes that are no UTF-8.
 
     Different keys stay different: a letter in place of what cannot be read would make one of many.
     """
-    return None if source.byte_text and isinstance(key, str) and holds_stand_ins(key) else key
+    return None if schema.byte_text and isinstance(key, str) and holds_stand_ins(key) else key
 
 
-def _text(key: Any, source: Source) -> str:
+def _text(key: Any, schema: Schema) -> str:
     if type(key) is int:
         return str(key)
     if isinstance(key, bool):
@@ -135,6 +139,6 @@ def _text(key: Any, source: Source) -> str:
         raise InputError("keys may not hold the characters zero and 31, which no text needs")
     if not is_text(text):
         raise InputError("keys must be text that can be written as UTF-8")
-    if source.byte_text and holds_stand_ins(text):
+    if schema.byte_text and holds_stand_ins(text):
         raise InputError("keys may not hold the last 128 characters of Unicode, which no text needs")
     return text

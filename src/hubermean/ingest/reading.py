@@ -12,7 +12,7 @@ from hubermean.group_table import GroupTable, Key
 from hubermean.ingest.groups import group_table
 from hubermean.ingest.read import user_table
 from hubermean.unsafe_timings import stage
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable
 
 READING = "reading and grouping"
 
@@ -28,9 +28,10 @@ class Reading:
     memory_limit: str | None = None
     threads: int | None = None
     progress: bool = False
+    engine: str | None = None
 
     @stage(READING)
-    def user_table(self, data: Any, *, records: bool) -> UserTable:
+    def user_table(self, data: Any, *, records: bool) -> PrivateTable:
         return user_table(data, value=self.value or None, records=records, user=self.user, **self._how())
 
     @stage(READING)
@@ -49,5 +50,5 @@ class Reading:
         )
 
     def _how(self) -> dict[str, Any]:
-        names = ("resolution", "non_finite", "memory_limit", "threads", "progress")
+        names = ("resolution", "non_finite", "memory_limit", "threads", "progress", "engine")
         return {name: getattr(self, name) for name in names}

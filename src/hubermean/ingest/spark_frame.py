@@ -1,0 +1,106 @@
+"""What is given to Spark to read: a data frame, a table by its name, or Parquet files; and the session for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hubermean.errors import InputError
+from hubermean.ingest.columns import ColumnType
+from hubermean.ingest.files import FileSet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOT_TO_BE_HAD = "Spark cannot read this; give a data frame, the name of a table, or Parquet files"
+
+
+def spark_frame(data: Any, *, progress: bool) -> DataFrame:
+    try:
+        from pyspark.sql.classic.dataframe import DataFrame as Classic
+    except ModuleNotFoundError:
+        raise InputError("Spark needs a package more; run pip install 'hubermean[spark]'") from None
+    if isinstance(data, str | os.PathLike):
+        frame = _named(os.fspath(data), progress=progress)
+    elif isinstance(data, Classic):
+        frame = data
+    else:
+        raise InputError(f"{NOT_TO_BE_HAD}, not {type(data).__name__}")
+    names = frame.columns
+    if len({name.lower() for name in names}) != len(names):
+        raise InputError("two columns have one name, as Spark reads it; give each column its own")
+    if frame.isStreaming:
+        raise InputError("a stream has no end; write it to a table first")
+    # What is looked at several times, or made anew after a worker is lost, must stay the same.
+    if not frame._jdf.queryExecution().analyzed().deterministic():
+        raise InputError("the data frame is made by chance (rand() or the like); write it to a table first")
+    return frame
+
+
+def _named(name: str, *, progress: bool) -> DataFrame:
+    session = _session(progress=progress)
+    if "://" in name:
+        return session.read.option("mergeSchema", "true").parquet(name)
+    if "/" not in name and not os.path.exists(name) and session.catalog.tableExists(name):
+        return session.table(name)
+    files = FileSet.find(name)
+    if files.kind != "parquet":
+        raise InputError("Spark reads Parquet files and tables here; leave engine out for text files")
+    return session.read.option("mergeSchema", "true").parquet(*files.paths)
+
+
+def _session(*, progress: bool) -> SparkSession:
+    """The session that is active, or one of our own: quiet, and with this very Python on the workers."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("hubermean").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "true" if progress else "false")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")  # errors of tasks may quote data
+    return session
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings of Spark's own code about the packages it uses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def declared_type(kind: Any) -> ColumnType:
+    """A type of Spark's by the name that DuckDB has for it."""
+    name = _NAMES.get(kind.typeName())
+    if kind.typeName() == "decimal":
+        shape = (("precision", kind.precision), ("scale", kind.scale))
+        return ColumnType(id="decimal", name=f"DECIMAL({kind.precision},{kind.scale})", children=shape)
+    if name is None:
+        return ColumnType(id="other", name=kind.simpleString())
+    return ColumnType(id=name, name=name.upper())
+
+
+_NAMES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "integer",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "varchar",
+    "varchar": "varchar",
+    "char": "varchar",
+    "binary": "blob",
+    "date": "date",
+    "timestamp": "timestamp with time zone",
+    "timestamp_ntz": "timestamp",
+    "daytimeinterval": "interval",
+}

@@ -1,0 +1,189 @@
+"""Spark, for data frames and tables of a cluster: the same integers as on one machine.
+
+Rows are grouped where they lie. Up to a public number of users their sums and counts come to the driver; beyond, they
+stay on the executors, and mechanisms ask for a few small aggregates (`SparkTable`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hubermean.errors import InputError
+from hubermean.ingest.columns import Schema, ValueColumn
+from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
+from hubermean.ingest.session import quietly
+from hubermean.ingest.spark_frame import NOT_TO_BE_HAD, declared_type, quiet, spark_frame
+from hubermean.ingest.spark_sql import SparkSql
+from hubermean.ingest.spark_table import SparkTable
+from hubermean.user_table import PrivateTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+DRIVER_CELLS = 40_000_000
+"""So many integers come to the driver at most: four a user for one column, more for several. Public."""
+
+DRIVER_USERS_SETTING = "spark.hubermean.driverUsers"
+"""The setting of a session that says how many users may come to the driver, in place of the limit above."""
+
+_SQL = SparkSql()
+
+
+class SparkSource:
+    """A data frame of Spark's."""
+
+    def __init__(self, frame: DataFrame, roles: Roles, schema: Schema) -> None:
+        self.schema = schema
+        self._frame = frame
+        self._roles = roles
+
+    def users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
+        return quietly(lambda: self._users(values, records=records), UNREADABLE, foreign=True)
+
+    def _users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
+        _, keys = _renamed(self._roles.users, "user")
+        grouped, n_users = self._held(keys, values, records=records)
+        table = SparkTable(grouped, values, n_users)
+        # Counts of records are asked for where they are public, and then needed here.
+        if records or n_users <= _driver_users(grouped.sparkSession, values):
+            return table.collected()
+        return table
+
+    def entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
+        return quietly(lambda: self._entries(values, asked), UNREADABLE, foreign=True)
+
+    def _entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
+        from pyspark.sql import Window, functions
+
+        _, users = _renamed(self._roles.users, "user")
+        _, groups = _renamed(self._roles.groups, "group")
+        shares, _ = self._held([*users, *groups], values, records=False)
+        n_users = shares.select(*users).distinct().count() if asked.pooled else None
+        kept = shares.where(" AND ".join(f"{group} IS NOT NULL" for group in groups))
+        names = groups
+        if asked.keys is not None:
+            kept = kept.join(functions.broadcast(self._public_groups(asked, groups)), on=groups)
+            names = ["code"]
+        if asked.pooled or asked.max_groups is not None:
+            order = Window.partitionBy(*users).orderBy(functions.xxhash64(*users, *groups), *groups)
+            kept = kept.withColumn("place", functions.row_number().over(order))
+        if asked.max_groups is not None:
+            kept = kept.where(f"place <= {asked.max_groups}")
+        wanted: list[Column] = [functions.col(name) for name in [*names, *_sum_names(values)]]
+        if asked.pooled:
+            wanted.append((functions.col("place") == 1).alias("first"))
+        table = kept.select(*wanted).toArrow()
+        shares.unpersist()
+        return table if n_users is None else _with_number(table, n_users)
+
+    def _public_groups(self, asked: GroupsAsked, groups: Sequence[str]) -> DataFrame:
+        """The public groups and their numbers, in the types of the columns."""
+        import pyarrow as pa
+
+        assert asked.keys is not None
+        rows = [(number, *key) for number, key in enumerate(asked.keys.typed)]
+        types = [self._frame.schema[name].dataType.simpleString() for name in self._roles.groups]
+        columns = list(zip(*rows, strict=True))
+        arrays = {"code": pa.array(columns[0], type=pa.int64())}
+        for name, column in zip(groups, columns[1:], strict=True):
+            arrays[name] = pa.array(column)
+        frame = self._frame.sparkSession.createDataFrame(pa.table(arrays))
+        typed = [f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(groups, types, strict=True)]
+        return frame.selectExpr("code", *typed)
+
+    def _held(
+        self, keys: Sequence[str], values: Sequence[ValueColumn], *, records: bool
+    ) -> tuple[DataFrame, int]:
+        """Sums per key, kept by the executors, and how many keys there are.
+
+        Sums are added in 64 bits; where one of them overflows, which shows, all are added in decimals.
+        """
+        for wide in (False, True):
+            grouped = self._grouped(keys, values, records=records, wide=wide).persist()
+            lost = " OR ".join(f"{name} IS NULL" for name in _sum_names(values)[1:]) or "false"
+            found = grouped.selectExpr("count(*)", f"count_if(usable > 0 AND ({lost}))").first()
+            assert found is not None
+            if not found[1]:
+                return grouped, int(found[0])
+            grouped.unpersist()
+        raise InputError("the values are too large to be added up; give resolution= (a coarser step)")
+
+    def _grouped(
+        self, keys: Sequence[str], values: Sequence[ValueColumn], *, records: bool, wide: bool
+    ) -> DataFrame:
+        from pyspark.sql import functions
+
+        selected, _ = _renamed(self._roles.users, "user")
+        selected += _renamed(self._roles.groups, "group")[0]
+        has_user = " AND ".join(self.schema.key(name) for name in self._roles.users)
+        sums = []
+        firsts = []
+        for number, value in enumerate(values):
+            firsts.append(f"value_{number}_0 IS NOT NULL")
+            for place, part in enumerate(value.parts):
+                name = f"value_{number}_{place}"
+                selected.append(f"{part.expression} AS {name}")
+                sums.append((name, f"CAST({name} AS DECIMAL(20, 0))" if wide else name))
+        # With one column a sum passes over unusable records by itself.
+        only = f" FILTER (WHERE {' AND '.join(firsts)})" if len(values) > 1 else ""
+        usable = "count(value_0_0)" if values else "count(*)"
+        wanted = [f"{usable}{only} AS usable"]
+        wanted += [f"try_sum({number}){only} AS {name}" for name, number in sums]
+        if records:
+            wanted.append("count(*) AS records")
+        return (
+            self._frame.where(has_user).selectExpr(*selected).groupBy(*keys).agg(*map(functions.expr, wanted))
+        )
+
+
+def _sum_names(values: Sequence[ValueColumn]) -> list[str]:
+    """The columns of a grouping: the number of usable records, and the sums of all parts."""
+    return [
+        "usable",
+        *(f"value_{number}_{place}" for number, one in enumerate(values) for place in range(len(one.parts))),
+    ]
+
+
+def _with_number(table: pa.Table, n_users: int) -> pa.Table:
+    """With the number of all users in a column; one row at least."""
+    import pyarrow as pa
+
+    if table.num_rows == 0:
+        table = pa.Table.from_pylist([{}], schema=table.schema)
+    return table.append_column("n_users", pa.array([n_users] * table.num_rows, type=pa.int64()))
+
+
+def _renamed(columns: Sequence[str], what: str) -> tuple[list[str], list[str]]:
+    """Selected columns under plain names, and these names."""
+    names = [f"{what}_{number}" for number in range(len(columns))]
+    return [
+        f"{_SQL.identifier(column)} AS {name}" for column, name in zip(columns, names, strict=True)
+    ], names
+
+
+def _driver_users(session: SparkSession, values: Sequence[ValueColumn]) -> int:
+    given = session.conf.get(DRIVER_USERS_SETTING, None)
+    if given is not None and given.isascii() and given.isdigit():
+        return int(given)
+    return DRIVER_CELLS // (2 + len(_sum_names(values)))
+
+
+class SparkEngine:
+    """Reads Spark's data frames; tables by their names, and Parquet files, in the session that is active."""
+
+    name = "spark"
+
+    @contextlib.contextmanager
+    def open(self, data: Any, roles: Roles, limits: Limits) -> Iterator[SparkSource]:
+        if limits.memory_limit is not None or limits.threads is not None:
+            raise InputError("Spark has its own settings for memory and threads; set them in its session")
+        with quiet():
+            frame = quietly(lambda: spark_frame(data, progress=limits.progress), NOT_TO_BE_HAD, foreign=True)
+            types = {field.name: declared_type(field.dataType) for field in frame.schema.fields}
+            yield SparkSource(frame, roles, Schema(types=types, dialect=_SQL))
+
+
+ENGINE = SparkEngine()

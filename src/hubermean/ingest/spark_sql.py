@@ -1,0 +1,102 @@
+"""How Spark writes the integers of a value: see `columns.Dialect`.
+
+Nothing here may depend on the settings of a session (`spark.sql.ansi.enabled`): no expression can overflow or fail,
+because it is never reached by a value for which it would.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from hubermean.exact import BINARY
+from hubermean.ingest.columns import Part
+
+_WORD = 10**18
+_EXACT = Context(prec=60)
+_LARGEST_STEPS = 9.2e18  # leaves room for the rounding of the range
+_INFINITY = "CAST('Infinity' AS DOUBLE)"
+_EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+
+
+class SparkSql:
+    """Integers of 64 bits; wider ones in two parts."""
+
+    def identifier(self, name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    def has_key(self, column: str, *, floating: bool) -> str:
+        present = f"{column} IS NOT NULL"
+        return f"({present} AND NOT isnan({column}))" if floating else present
+
+    def parsed(self, column: str) -> str:
+        return f"try_cast(trim({column}) AS DOUBLE)"
+
+    def number(self, column: str, kind: str) -> str:
+        if kind == "interval":
+            micros = f"(unix_micros(CAST({_EPOCH} + {column} AS TIMESTAMP)) - unix_micros(CAST({_EPOCH} AS TIMESTAMP)))"
+            return f"(CAST({micros} AS DOUBLE) / 1000000.0D)"
+        if kind == "boolean":
+            return f"CAST(CAST({column} AS INT) AS DOUBLE)"
+        return f"CAST({column} AS DOUBLE)"
+
+    def times(self, number: str, factor: float) -> str:
+        return f"({number} * {_double(factor)})"
+
+    def binary(self, number: str, *, clamp_infinities: bool) -> tuple[Part, ...]:
+        """`exact.encoding.encode_binary` step by step; rint rounds half to even."""
+        limit = float(BINARY.limit)
+        scaled = f"({number} * {_double(2.0**20)})"
+        high = f"CAST(rint({scaled}) AS BIGINT)"
+        low = f"CAST(rint(({scaled} - rint({scaled})) * {_double(2.0**40)}) AS BIGINT)"
+        largest = f"CAST(sign({number}) * {_double(limit * 2.0**20)} AS BIGINT)"
+        return (
+            Part(_in_range(number, limit, high, largest, clamp_infinities), BINARY.radix),
+            Part(_in_range(number, limit, low, "0L", clamp_infinities)),
+        )
+
+    def in_steps(
+        self, number: str, step: Fraction, *, inverse: int | None, clamp_infinities: bool
+    ) -> tuple[Part, ...]:
+        largest = f"CAST(sign({number}) * {_double(_LARGEST_STEPS)} AS BIGINT)"
+        scaling = f"/ {_double(float(step))}" if inverse is None else f"* {_double(float(inverse))}"
+        inside = f"CAST(rint({number} {scaling}) AS BIGINT)"
+        reach = _LARGEST_STEPS * float(step)
+        return (Part(_in_range(number, reach, inside, largest, clamp_infinities)),)
+
+    def whole(self, column: str, kind: str) -> tuple[Part, ...]:
+        return (Part(f"CAST({column} AS BIGINT)"),)
+
+    def decimal(self, column: str, *, width: int, scale: int, limit: int | None) -> tuple[Part, ...]:
+        power = f"CAST({10**scale} AS DECIMAL({scale + 1}, 0))"
+        if limit is None:
+            return (Part(f"CAST(CAST({column} AS DECIMAL(18, {scale})) * {power} AS BIGINT)"),)
+        if 10**width > limit:
+            most = f"CAST('{Decimal(limit).scaleb(-scale, _EXACT):f}' AS DECIMAL({width}, {scale}))"
+            column = f"CASE WHEN {column} IS NOT NULL THEN least(greatest({column}, -{most}), {most}) END"
+        # Toward zero, as the remainder is. Products and quotients of wide decimals may be rounded, remainders are not.
+        whole = f"CAST(CASE WHEN {column} < 0 THEN ceil({column}) ELSE floor({column}) END AS DECIMAL(38, 0))"
+        billions = f"CAST({_WORD} AS DECIMAL(19, 0))"
+        return (
+            Part(f"CAST(({whole} - {whole} % {billions}) / {billions} AS BIGINT)", _WORD * 10**scale),
+            Part(f"CAST({whole} % {billions} AS BIGINT)", 10**scale),
+            Part(f"CAST(CAST({column} % 1 AS DECIMAL(18, {scale})) * {power} AS BIGINT)"),
+        )
+
+
+def _in_range(number: str, reach: float, inside: str, largest: str, clamp_infinities: bool) -> str:
+    """An expression for numbers within reach, another beyond, null where a float is unusable.
+
+    To Spark NaN is larger than every number, so that it is not within reach.
+    """
+    beyond = f"NOT isnan({number})"
+    if not clamp_infinities:
+        beyond += f" AND abs({number}) < {_INFINITY}"
+    return (
+        f"CASE WHEN {number} BETWEEN {_double(-reach)} AND {_double(reach)} THEN {inside} "
+        f"WHEN {beyond} THEN {largest} END"
+    )
+
+
+def _double(number: float) -> str:
+    return f"CAST('{number!r}' AS DOUBLE)"
