@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,16 +17,19 @@ from hubermean.ingest.files import FileSet
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_CONFIGURING = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+"""Where one of these is set, somebody has said which cluster is meant."""
+
 NOT_TO_BE_HAD = "Spark cannot read this; give a data frame, the name of a table, or Parquet files"
 
 
-def spark_frame(data: Any, *, progress: bool) -> DataFrame:
+def spark_frame(data: Any) -> DataFrame:
     try:
         from pyspark.sql.classic.dataframe import DataFrame as Classic
     except ModuleNotFoundError:
         raise InputError("Spark needs a package more; run pip install 'hubermean[spark]'") from None
     if isinstance(data, str | os.PathLike):
-        frame = _named(os.fspath(data), progress=progress)
+        frame = _named(os.fspath(data))
     elif isinstance(data, Classic):
         frame = data
     else:
@@ -41,8 +45,8 @@ def spark_frame(data: Any, *, progress: bool) -> DataFrame:
     return frame
 
 
-def _named(name: str, *, progress: bool) -> DataFrame:
-    session = _session(progress=progress)
+def _named(name: str) -> DataFrame:
+    session = _session()
     if "://" in name:
         return session.read.option("mergeSchema", "true").parquet(name)
     if "/" not in name and not os.path.exists(name) and session.catalog.tableExists(name):
@@ -53,19 +57,32 @@ def _named(name: str, *, progress: bool) -> DataFrame:
     return session.read.option("mergeSchema", "true").parquet(*files.paths)
 
 
-def _session(*, progress: bool) -> SparkSession:
-    """The session that is active, or one of our own: quiet, and with this very Python on the workers."""
+def _session() -> SparkSession:
+    """The session that is active, or one of our own: with this very Python on the workers, and silent.
+
+    What Spark writes to standard error, errors of tasks among it, may quote data.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("hubermean").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "true" if progress else "false")
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")  # errors of tasks may quote data
-    return session
+    settings = SparkConf().setAppName("hubermean").set("spark.ui.enabled", "false")
+    if not any(
+        name in os.environ for name in _CONFIGURING
+    ):  # a cluster of its own on this machine, for nobody else
+        settings.setMaster("local[*]")
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    try:
+        silent = {"stderr": subprocess.DEVNULL}
+        gateway = launch_gateway(conf=settings, popen_kwargs=silent)  # type: ignore[no-untyped-call]
+    except (PySparkException, OSError):
+        raise InputError("Spark needs Java 17 or later; install it, or set JAVA_HOME") from None
+    return SparkSession(SparkContext(conf=settings, gateway=gateway))
 
 
 @contextlib.contextmanager

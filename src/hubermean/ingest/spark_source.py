@@ -29,6 +29,7 @@ DRIVER_CELLS = 40_000_000
 DRIVER_USERS_SETTING = "spark.hubermean.driverUsers"
 """The setting of a session that says how many users may come to the driver, in place of the limit above."""
 
+_PIECES_PER_CORE = 4
 _SQL = SparkSql()
 
 
@@ -56,11 +57,20 @@ class SparkSource:
         return quietly(lambda: self._entries(values, asked), UNREADABLE, foreign=True)
 
     def _entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
+        _, users = _renamed(self._roles.users, "user")
+        _, groups = _renamed(self._roles.groups, "group")
+        shares, _ = self._held([*users, *groups], values, records=False)
+        try:
+            return self._chosen(shares, values, asked)
+        finally:
+            shares.unpersist()
+
+    def _chosen(self, shares: DataFrame, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
+        """Of each user no more groups than it may count in."""
         from pyspark.sql import Window, functions
 
         _, users = _renamed(self._roles.users, "user")
         _, groups = _renamed(self._roles.groups, "group")
-        shares, _ = self._held([*users, *groups], values, records=False)
         n_users = shares.select(*users).distinct().count() if asked.pooled else None
         kept = shares.where(" AND ".join(f"{group} IS NOT NULL" for group in groups))
         names = groups
@@ -76,7 +86,6 @@ class SparkSource:
         if asked.pooled:
             wanted.append((functions.col("place") == 1).alias("first"))
         table = kept.select(*wanted).toArrow()
-        shares.unpersist()
         return table if n_users is None else _with_number(table, n_users)
 
     def _public_groups(self, asked: GroupsAsked, groups: Sequence[str]) -> DataFrame:
@@ -102,7 +111,12 @@ class SparkSource:
         Sums are added in 64 bits; where one of them overflows, which shows, all are added in decimals.
         """
         for wide in (False, True):
-            grouped = self._grouped(keys, values, records=records, wide=wide).persist()
+            grouped = self._grouped(keys, values, records=records, wide=wide)
+            # What is kept stays in as many pieces as Spark shuffles into, often hundreds, however small they are.
+            grouped = grouped.coalesce(
+                _PIECES_PER_CORE * grouped.sparkSession.sparkContext.defaultParallelism
+            )
+            grouped = grouped.persist()
             lost = " OR ".join(f"{name} IS NULL" for name in _sum_names(values)[1:]) or "false"
             found = grouped.selectExpr("count(*)", f"count_if(usable > 0 AND ({lost}))").first()
             assert found is not None
@@ -181,7 +195,7 @@ class SparkEngine:
         if limits.memory_limit is not None or limits.threads is not None:
             raise InputError("Spark has its own settings for memory and threads; set them in its session")
         with quiet():
-            frame = quietly(lambda: spark_frame(data, progress=limits.progress), NOT_TO_BE_HAD, foreign=True)
+            frame = quietly(lambda: spark_frame(data), NOT_TO_BE_HAD, foreign=True)
             types = {field.name: declared_type(field.dataType) for field in frame.schema.fields}
             yield SparkSource(frame, roles, Schema(types=types, dialect=_SQL))
 
