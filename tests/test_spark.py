@@ -1,0 +1,174 @@
+"""Spark: what only a cluster can do, or go wrong with. The integers themselves: test_engines.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import hubermean as hm
+from engines import in_spark
+from hubermean import api
+from hubermean.ingest import user_table
+from hubermean.noise.insecure import InsecureSeededNoise
+from spark_cluster import running_cluster
+from spark_on_cluster import totals
+
+
+@pytest.fixture(autouse=True)
+def without_warnings() -> Iterator[None]:
+    """Spark warns of packages that are newer than itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty thousand records of three thousand users, half of all records one user's; in several files."""
+    chance = np.random.default_rng(5)
+    users = np.where(chance.random(20_000) < 0.5, 0, chance.integers(0, 3000, 20_000))
+    table = pa.table({"u": users, "v": chance.normal(40.0, 1.0, 20_000) + users % 7})
+    folder = tmp_path_factory.mktemp("people")
+    for number in range(4):
+        pq.write_table(table.slice(number * 5000, 5000), folder / f"part-{number}.parquet")
+    return folder / "*.parquet"
+
+
+def test_a_worker_that_is_lost_costs_a_retry_and_not_the_answer(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster of two workers, with nothing of the size of the data at the driver; the released bits are equal."""
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with running_cluster(tmp_path, workers=2) as cluster:
+        command = [sys.executable, str(here / "spark_on_cluster.py"), cluster.url, str(people.parent)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        ) as release:
+            assert release.stdout is not None
+            assert release.stdin is not None
+            assert release.stdout.readline() == "may be lost\n"
+            cluster.workers[0].kill()
+            release.stdin.write("\n")
+            release.stdin.flush()
+            found = json.loads(release.stdout.readline())
+        assert release.wait() == 0
+    here_table = user_table(str(people), user="u", value="v", records=False).collected()
+    assert found["kind"] == "SparkTable"
+    assert found["totals"] == [list(totals(here_table))] * 2
+    monkeypatch.setattr(api, "SystemNoise", lambda: InsecureSeededNoise(7))
+    assert found["value"] == _exact(str(people)).value
+
+
+def _exact(data: Any, **how: Any) -> hm.Release:
+    known = {"mechanism": "exact", "threshold": 2.0, "radius": 1000.0, **how}
+    return hm.mean(data, user="u", value="v", epsilon=0.5, per="user", **known)
+
+
+@pytest.fixture
+def far(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Users stay on the executors, and releases draw from a seed."""
+    monkeypatch.setattr(api, "SystemNoise", lambda: InsecureSeededNoise(7))
+    spark.conf.set("spark.hubermean.driverUsers", "0")
+    yield
+    spark.conf.unset("spark.hubermean.driverUsers")
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"mechanism": "exact", "threshold": 2.0, "radius": 1000.0, "per": "user"},
+        {"mechanism": "exact", "threshold": 2.0, "radius": 1000.0, "per": "record", "record_cap": 20},
+        {"mechanism": "exact", "threshold": 2.0, "radius": 1000.0, "per": "user", "neighbors": "add-remove"},
+        {"bounds": (0.0, 100.0), "per": "user"},
+        {"per": "user"},
+        {"per": "record"},
+        {"per": "record", "neighbors": "add-remove"},
+    ],
+)
+def test_the_released_bits_are_those_of_one_machine(spark: Any, people: Path, how: dict[str, Any]) -> None:
+    frame = spark.read.parquet(str(people.parent))
+    ask: dict[str, Any] = {"user": "u", "value": "v", "epsilon": 2.0, **how}
+    assert hm.mean(frame, **ask).values == hm.mean(str(people), **ask).values
+
+
+def test_files_and_tables_are_read_by_spark_if_asked_to(spark: Any, people: Path) -> None:
+    spark.read.parquet(str(people.parent)).createOrReplaceTempView("people")
+    for data in (str(people), "people"):
+        release = hm.mean(data, engine="spark", user="u", value="v", epsilon=1e6, bounds=(0, 100), per="user")
+        assert release.value == pytest.approx(43.0, abs=0.2)
+
+
+def test_groups_are_released_from_spark(spark: Any) -> None:
+    data = in_spark(spark)(
+        pa.table({"u": list(range(300)), "g": ["a", "b", "c"] * 100, "v": [1.0, 2.0, 3.0] * 100})
+    )
+    table = hm.mean(
+        data, user="u", value="v", by="g", keys=["a", "b", "z"], epsilon=1e6, bounds=(0, 9), per="user"
+    )
+    assert [round(row.value, 3) for row in table][:2] == [1.0, 2.0]
+
+
+_FAILING = "assert_true(u < 10, 'secret 4711')"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda frame: frame.selectExpr("u", "v + rand() AS v"), "made by chance"),
+        (lambda frame: frame.selectExpr("u", "v", "v AS V"), "one name"),
+        (lambda frame: frame.selectExpr("u", "CAST(v AS STRING) AS v"), "has no mean"),
+        (
+            lambda frame: frame.selectExpr("u", "CAST(assert_true(u < 10, 'secret 4711') AS DOUBLE) AS v"),
+            "could not be read",
+        ),
+    ],
+)
+def test_what_spark_cannot_promise_is_refused_without_a_word_of_the_data(
+    spark: Any, people: Path, change: Any, words: str
+) -> None:
+    frame = spark.read.parquet(str(people.parent))
+    with pytest.raises(hm.InputError, match=words) as refusal:
+        user_table(change(frame), user="u", value="v")
+    assert "4711" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+    assert refusal.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("data", "how", "words"),
+    [
+        ("people.csv", {"engine": "spark"}, "Parquet files and tables"),
+        ("people.parquet", {"engine": "ray"}, "engine must be 'duckdb' or 'spark'"),
+        ("people.parquet", {"engine": "spark", "memory_limit": "2GB"}, "settings for memory"),
+    ],
+)
+def test_engines_refuse_what_they_cannot_do_in_words(
+    spark: Any, tmp_path: Path, data: str, how: dict[str, Any], words: str
+) -> None:
+    place = tmp_path / data
+    if place.suffix == ".csv":
+        place.write_text("u,v\n1,2\n")
+    else:
+        pq.write_table(pa.table({"u": [1], "v": [2.0]}), place)
+    with pytest.raises(hm.InputError, match=words):
+        hm.mean(str(place), user="u", value="v", epsilon=1, bounds=(0, 1), per="user", **how)
+
+
+def test_nothing_is_kept_by_the_executors_after_a_release(spark: Any, people: Path) -> None:
+    hm.mean(
+        spark.read.parquet(str(people.parent)), user="u", value="v", epsilon=1, bounds=(0, 100), per="user"
+    )
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
