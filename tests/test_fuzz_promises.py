@@ -28,7 +28,7 @@ from fuzz.violation import Violation, check_refusal, result_or_refusal
 
 import hubermean as hm
 from hubermean.exact import ExactIntegers
-from hubermean.ingest import read
+from hubermean.ingest import duckdb_source
 from hubermean.ingest.session import quietly
 
 TRIPS = pa.table({"u": [1, 1, 2], "v": [1.0, 2.0, 6.0]})
@@ -81,9 +81,9 @@ def test_sums_that_are_off_by_the_least_step_are_seen(monkeypatch: pytest.Monkey
 
 def test_a_lost_record_of_a_file_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quotation marks that are not understood would lose records or make them up."""
-    scan = read.FileSet.scan
+    scan = duckdb_source.FileSet.scan
     monkeypatch.setattr(
-        read.FileSet,
+        duckdb_source.FileSet,
         "scan",
         lambda self, columns: scan(self, columns).replace("quote = '\"'", "quote = ''"),
     )
@@ -96,14 +96,14 @@ def test_a_query_that_could_read_other_files_is_seen(monkeypatch: pytest.MonkeyP
         return bytes([0, 1, 1]) + text.encode()
 
     sql.check(query("select * from 'canary.csv'"))
-    opened = read.open_session
+    opened = duckdb_source.open_session
 
     @contextlib.contextmanager
     def unlocked(*given: Any, **options: Any) -> Iterator[Any]:
         with opened(*given, **options), duckdb.connect() as connection:
             yield connection
 
-    monkeypatch.setattr(read, "open_session", unlocked)
+    monkeypatch.setattr(duckdb_source, "open_session", unlocked)
     for text in ("select * from 'canary.csv'", "select content as u, 1 as v from read_text('canary.txt')"):
         with pytest.raises(Violation, match="not named"):
             sql.check(query(text))

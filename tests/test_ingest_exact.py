@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 import hubermean as hm
 from hubermean.ingest import user_table
+from hubermean.ingest.duckdb_source import DuckdbSource
 from worlds import exact_sum, sums_by_size
 
 
@@ -174,14 +175,12 @@ def test_sums_beyond_128_bits_are_exact() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(allow_nan=False)), min_size=1, max_size=30))
 @settings(max_examples=40, deadline=None)
 def test_the_roomy_query_gives_the_same_integers(rows: list[tuple[int, float]]) -> None:
-    from hubermean.ingest import read
-
     table = pa.table(
         {"u": pa.array([u for u, _ in rows], pa.int64()), "v": pa.array([v for _, v in rows], pa.float64())}
     )
     plain = user_table(table, user="u", value="v")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "with_room", lambda grouped, once: grouped(True))
+        patch.setattr(DuckdbSource, "_with_room", lambda self, grouped: grouped(True))
         roomy = user_table(table, user="u", value="v")
     assert sums_by_size(roomy) == sums_by_size(plain)
     # To the last bit: what floats make of a user must not depend on how the sums were added up.
