@@ -30,6 +30,7 @@ ORDINARY: dict[str, tuple[Any, ...]] = {
     "non_finite": ("drop", "clamp"),
     "memory_limit": ("1GB",),
     "threads": (1, 2),
+    "engine": ("duckdb",),
     "by": ("g", ["g"], ["g", "h"], "h"),
     "keys": (["x", "y"], {"g": ["x", "y"]}, [("x", 1)], [1, 2]),
     "max_groups": (1, 2, 10**6),

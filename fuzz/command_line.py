@@ -53,6 +53,7 @@ _FLAGS = {
         *(
             "--memory-limit",
             "--threads",
+            "--engine",
             "--report",
             "--json",
             "--quiet",
@@ -74,7 +75,7 @@ _FLAGS = {
             "--neighbors",
             "--record-cap",
         ),
-        *("--memory-limit", "--threads", "--report", "--json", "--quiet", "--user", "--epsilon"),
+        *("--memory-limit", "--threads", "--engine", "--report", "--json", "--quiet", "--user", "--epsilon"),
     ),
     "plan": (
         *("--delta", "--columns", "--scale", "--threshold", "--radius", "--bounds", "--per", "--neighbors"),

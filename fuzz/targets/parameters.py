@@ -94,6 +94,7 @@ _MEAN = (
     "by",
     "keys",
     "max_groups",
+    "engine",
 )
 
 
@@ -120,6 +121,7 @@ def _count(draw: Draw, folder: Path) -> None:
         "record_cap",
         "user",
         "threads",
+        "engine",
     )
     given = {"user": "u", "epsilon": 1, **arguments(draw, names)}
     with drawn_from(CountedNoise(draw.below(256))) as noise:
