@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import warnings
@@ -10,6 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+
+HARD_FLOATS = [
+    *(0.0, -0.0, 0.1, -0.1, 1.5, 2.5, 1e-18, -1e-18, 2.0**-60, 2.0**-61, 3 * 2.0**-61, 5e-324, -5e-324),
+    *(0.5 * 2.0**-20, 1.5 * 2.0**-20, 1 + 2.0**-52, 8e12, -8e12, 8e12 * (1 + 2.0**-52), 1e13, 1e300, -1e300),
+    *(math.nan, math.inf, -math.inf, None, 123456.789, -123456.789, 4503599627370495.5, 7999999999999.999),
+]
+"""Where rounding, limits and what is no number meet."""
 
 
 @contextlib.contextmanager

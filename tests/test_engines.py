@@ -20,17 +20,12 @@ import pytest
 from fuzz.oracle import Rule, expected, found, found_in_groups
 
 import hubermean as hm
-from engines import in_spark
+from engines import HARD_FLOATS, in_spark
 from hubermean.ingest import group_table, user_table
 
 Maker = Callable[[pa.Table], Any]
 INFINITE = math.inf
 _EXACT = Context(prec=60)
-HARD_FLOATS = [
-    *(0.0, -0.0, 0.1, -0.1, 1.5, 2.5, 1e-18, -1e-18, 2.0**-60, 2.0**-61, 3 * 2.0**-61, 5e-324, -5e-324),
-    *(0.5 * 2.0**-20, 1.5 * 2.0**-20, 1 + 2.0**-52, 8e12, -8e12, 8e12 * (1 + 2.0**-52), 1e13, 1e300, -1e300),
-    *(math.nan, INFINITE, -INFINITE, None, 123456.789, -123456.789, 4503599627370495.5, 7999999999999.999),
-]
 
 
 def _arrow(_: pytest.FixtureRequest) -> Maker:

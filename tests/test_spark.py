@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fuzz.oracle import found
 
 import hubermean as hm
-from engines import in_spark
+from engines import HARD_FLOATS, in_spark
 from hubermean import api
 from hubermean.ingest import user_table
 from hubermean.noise.insecure import InsecureSeededNoise
@@ -102,6 +104,27 @@ def test_the_released_bits_are_those_of_one_machine(spark: Any, people: Path, ho
     frame = spark.read.parquet(str(people.parent))
     ask: dict[str, Any] = {"user": "u", "value": "v", "epsilon": 2.0, **how}
     assert hm.mean(frame, **ask).values == hm.mean(str(people), **ask).values
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_settings_of_a_session_do_not_change_what_a_value_becomes(spark: Any, ansi: str) -> None:
+    floats = [*HARD_FLOATS, 8e12, 8e12] * 8
+    wide = [Decimal("9" * 38), Decimal(-1), None] * 40
+    rows = len(floats)
+    columns = {
+        "u": [place % 5 for place in range(rows)],
+        "v": floats,
+        "i": pa.array([2**63 - 1, -(2**63), 7, None] * (rows // 4), type=pa.int64()),
+        "d": pa.array((wide * rows)[:rows], type=pa.decimal128(38, 0)),
+    }
+    table = pa.table(columns)
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        for value in ("v", "i", "d", ["v", "i"]):
+            there = user_table(in_spark(spark)(table), user="u", value=value).collected()
+            assert found(there) == found(user_table(table, user="u", value=value).collected())
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
 
 
 def test_files_and_tables_are_read_by_spark_if_asked_to(spark: Any, people: Path) -> None:

@@ -1,7 +1,7 @@
 """How Spark writes the integers of a value: see `columns.Dialect`.
 
 Nothing here may depend on the settings of a session (`spark.sql.ansi.enabled`): no expression can overflow or fail,
-because it is never reached by a value for which it would.
+because it is never reached by a value for which it would; and where Spark might look ahead, it makes null of one.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class SparkSql:
         """`exact.encoding.encode_binary` step by step; rint rounds half to even."""
         limit = float(BINARY.limit)
         scaled = f"({number} * {_double(2.0**20)})"
-        high = f"CAST(rint({scaled}) AS BIGINT)"
-        low = f"CAST(rint(({scaled} - rint({scaled})) * {_double(2.0**40)}) AS BIGINT)"
-        largest = f"CAST(sign({number}) * {_double(limit * 2.0**20)} AS BIGINT)"
+        high = f"try_cast(rint({scaled}) AS BIGINT)"
+        low = f"try_cast(rint(({scaled} - rint({scaled})) * {_double(2.0**40)}) AS BIGINT)"
+        largest = f"try_cast(sign({number}) * {_double(limit * 2.0**20)} AS BIGINT)"
         return (
             Part(_in_range(number, limit, high, largest, clamp_infinities), BINARY.radix),
             Part(_in_range(number, limit, low, "0L", clamp_infinities)),
@@ -58,9 +58,9 @@ class SparkSql:
     def in_steps(
         self, number: str, step: Fraction, *, inverse: int | None, clamp_infinities: bool
     ) -> tuple[Part, ...]:
-        largest = f"CAST(sign({number}) * {_double(_LARGEST_STEPS)} AS BIGINT)"
+        largest = f"try_cast(sign({number}) * {_double(_LARGEST_STEPS)} AS BIGINT)"
         scaling = f"/ {_double(float(step))}" if inverse is None else f"* {_double(float(inverse))}"
-        inside = f"CAST(rint({number} {scaling}) AS BIGINT)"
+        inside = f"try_cast(rint({number} {scaling}) AS BIGINT)"
         reach = _LARGEST_STEPS * float(step)
         return (Part(_in_range(number, reach, inside, largest, clamp_infinities)),)
 
