@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo postgres test test-all check bench accuracy tuning peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
+.PHONY: help demo postgres java test test-all check bench bench-all environments accuracy tuning peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -15,14 +15,17 @@ help:  ## list the targets
 demo: $(READY)  ## a private mean of real data by person, from a fresh machine
 	@$(BIN)/python examples/demo.py
 
-test: $(READY) postgres  ## the test suite
+test: $(READY) postgres java  ## the test suite
 	$(BIN)/python -m pytest -n 2 -q
 
-test-all: $(READY) postgres  ## the test suite with its slow statistical parts
+test-all: $(READY) postgres java  ## the test suite with its slow statistical parts
 	$(BIN)/python -m pytest -n 2 -q -m ""
 
 postgres:  ## the PostgreSQL server that tests start, from Debian's packages, unless there is one
 	@scripts/install-postgres
+
+java:  ## the Java that Spark runs on, from Debian's packages, unless there is one
+	@scripts/install-java
 
 check: $(READY)  ## format, lint, types, and who may import what
 	$(BIN)/ruff format --check .
@@ -30,12 +33,18 @@ check: $(READY)  ## format, lint, types, and who may import what
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## speed beside plain DuckDB, in one process, and rough accuracy and scaling
-	$(BIN)/python benchmarks/ingest.py
+bench: $(READY) environments  ## speed beside plain DuckDB, growth, other libraries, rough accuracy and scaling; short
+	$(BIN)/python benchmarks/suite.py --quick
 	$(BIN)/python benchmarks/location.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/accuracy.py --quick
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --quick
+
+bench-all: $(READY) environments  ## speed, growth and other libraries at full size, into benchmarks/RESULTS.md; hours
+	$(BIN)/python benchmarks/suite.py --write benchmarks/RESULTS.md
+
+environments: java  ## an environment for each other library; what cannot be made is left out
+	-@$(PYTHON) benchmarks/peer_runners/make_environments.py
 
 accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; twenty minutes
 	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
@@ -58,8 +67,7 @@ experiments: $(READY)  ## the paper's figures, every method, into experiments/; 
 screenshots: $(READY)  ## pictures of example reports into docs/img; needs Chromium
 	$(BIN)/python docs/tools/screenshots.py
 
-peers: $(READY)  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; ten minutes
-	-$(PYTHON) benchmarks/peer_runners/make_environments.py
+peers: $(READY) environments  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; ten minutes
 	$(BIN)/python benchmarks/peers.py --markdown docs/peers.md
 
 groups: $(READY)  ## 10,000 private means beside DuckDB's grouped average, in one process

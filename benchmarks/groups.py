@@ -13,21 +13,21 @@ from pathlib import Path
 import duckdb
 
 from hubermean import mean
-from ingest import DATA, make_file
+from rows_file import DATA, make_file
 from side_by_side import Case, compare
 
 TARGET = 1.5
 
 
 def make_grouped(rows: int, users: int, groups: int) -> Path:
-    """The file of `ingest`, with a group per user (`own`), and one per record, about five for each user (`several`)."""
+    """The file of `rows_file`, with a group per user (`own`), and one per record, about five a user (`several`)."""
     path = DATA / f"rows-{rows}-users-{users}-groups-{groups}.parquet"
     if not path.exists():
         with duckdb.connect() as connection:
             connection.execute(
                 f"COPY (SELECT *, (hash(user_id) % {groups})::BIGINT AS own, "
                 f"(hash(user_id + 7 * (whole % 5)) % {groups})::BIGINT AS several "
-                f"FROM '{make_file(rows, users)}') TO '{path}' (FORMAT parquet)"
+                f"FROM '{make_file(rows, users).path}') TO '{path}' (FORMAT parquet)"
             ).fetchall()
     return path
 

@@ -29,7 +29,7 @@ def right_interval(case: Case) -> tuple[float, float]:
         return -reach, reach
     if case.law == "Lomax(4)":
         generator = np.random.default_rng(_QUANTILE_SEED)
-        means = LAWS[case.law].user_means(generator, _QUANTILE_DRAWS, case.records)
+        means = LAWS[case.law].user_means(generator, np.full(_QUANTILE_DRAWS, case.records))
         return -1.0 / 3.0, float(np.quantile(means, 1.0 - 1.0 / case.users))
     raise ValueError(f"nobody has said what the right bounds of {case.law} are")
 

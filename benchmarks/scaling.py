@@ -3,7 +3,7 @@
     python benchmarks/scaling.py [--quick] [--widest] [--markdown docs/scaling.md] [--plot docs/img/scaling.svg]
 
 What is timed is the release itself, from a table of users on, noise included: public decisions, the private law, the
-draw. Reading and grouping are in benchmarks/ingest.py. Seconds are the best of several runs, interleaved with numpy's
+draw. Reading and grouping are in benchmarks/suite.py. Seconds are the best of several runs, interleaved with numpy's
 mean of the same array; ratios come with the least and largest of the runs. Memory is the peak beyond the table.
 At the end `exact` runs beside DuckDB's grouping of twenty million rows into the same million users.
 """
@@ -30,7 +30,7 @@ from hubermean.mechanisms.tested import Tested
 from hubermean.noise import SystemNoise
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
-from ingest import make_file
+from rows_file import make_file
 from scaling_report import print_beside_grouping, print_header, print_row, write_markdown
 
 EPSILON, DELTA, RADIUS = 1.0, 1e-5, 1_000.0
@@ -165,10 +165,10 @@ def plan(*, quick: bool, widest: bool) -> Iterator[tuple[tuple[str, ...], int, i
 
 def beside_grouping(rows: int, users: int, threads: int) -> Iterator[Grouping]:
     """A release by `exact` from one million users, and the query that makes them."""
-    path = make_file(rows, users)
+    path = make_file(rows, users).path
     connection = duckdb.connect(config={"threads": str(threads)})
     query = f"SELECT avg(m) FROM (SELECT avg(amount) AS m FROM '{path}' GROUP BY user_id)"
-    table = user_table(str(path), user="user_id", value="amount", threads=threads)
+    table = user_table(path, user="user_id", value="amount", threads=threads)
     for per, cap in (("user", None), ("record", CAP)):
         mechanism = Exact(threshold=10.0, radius=RADIUS, record_cap=cap)
         request = Request.checked(

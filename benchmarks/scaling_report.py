@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 PAGE = """# Time and memory
 
 How long a release takes and what memory it needs, from a table of users on, noise included; reading and grouping come
-before it (`benchmarks/ingest.py`). Seconds depend on the machine; ratios to numpy's mean of the same array, taken in
+before it (`benchmarks/suite.py`). Seconds depend on the machine; ratios to numpy's mean of the same array, taken in
 turns in the same process, less so. This page and its figure are written by
 
 ```

@@ -13,10 +13,10 @@ import pytest
 
 import hubermean as hm
 from damaged_ledgers import filled
-from engines import running_spark
 from hubermean import api
 from hubermean.noise.insecure import InsecureSeededNoise
 from postgres_server import Server, running_server
+from spark_sessions import running_spark
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import sys
 
-from engines import running_spark
 from hubermean import api
 from hubermean.ingest import user_table
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.user_table import UserTable
+from spark_sessions import running_spark
 
 
 def totals(part: UserTable) -> tuple[int, int, int]:

@@ -20,8 +20,8 @@ import pytest
 from fuzz.oracle import Rule, expected, found, found_in_groups
 
 import hubermean as hm
-from engines import HARD_FLOATS, in_spark
 from hubermean.ingest import group_table, user_table
+from spark_sessions import HARD_FLOATS, in_spark
 
 Maker = Callable[[pa.Table], Any]
 INFINITE = math.inf

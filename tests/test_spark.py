@@ -19,12 +19,12 @@ import pytest
 from fuzz.oracle import found
 
 import hubermean as hm
-from engines import HARD_FLOATS, in_spark
 from hubermean import api
 from hubermean.ingest import user_table
 from hubermean.noise.insecure import InsecureSeededNoise
 from spark_cluster import running_cluster
 from spark_on_cluster import totals
+from spark_sessions import HARD_FLOATS, in_spark
 
 
 @pytest.fixture(autouse=True)

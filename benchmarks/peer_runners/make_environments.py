@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PEERS = ("opendp", "pipelinedp", "diffprivlib")
+PEERS = ("opendp", "pipelinedp", "diffprivlib", "tumult")
 
 
 def python_of(peer: str) -> Path:

@@ -1,4 +1,4 @@
-"""Engines as tests use them: data in the form that each of them reads."""
+"""Spark as tests use it, and values that every engine finds hard."""
 
 from __future__ import annotations
 

@@ -1,0 +1,57 @@
+"""Spark: `hubermean.mean` of a Spark data frame beside Spark's own mean of user means, on the same Parquet files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from measured import Limits
+from rows_file import AMOUNT, USER, RowsFile
+from sections import Table, megabytes, seconds
+from side_by_side import Ratio
+from watched import watch
+
+SAYS = (
+    "hubermean is told nothing but epsilon and is given `spark.read.parquet(path)`; Spark's plain query averages the "
+    "averages of users of the same frame. One session, in turns, after one that is not counted; ratios are the median "
+    "of the turns, in brackets their quartiles.",
+    "MB is the most resident memory of both together, Java included, so it is one number.",
+)
+
+
+def beside_spark(
+    file: RowsFile, *, threads: int, repeats: int, limits: Limits, memory: str
+) -> tuple[Table, list[str]]:
+    """(table, versions)."""
+    headings = ["hubermean averages", "Spark s", "hubermean s", "over Spark", "MB", "remark"]
+    rows, versions = [], []
+    if find_spec("pyspark") is None:
+        rows.append(["-"] * 5 + ["pyspark is not installed beside hubermean"])
+    else:
+        given = {
+            "path": file.path,
+            "user": USER,
+            "value": AMOUNT,
+            "threads": threads,
+            "repeats": repeats,
+            "memory": memory,
+        }
+        command = [sys.executable, str(Path(__file__).with_name("spark_turns.py")), json.dumps(given)]
+        watched = watch(command, most_seconds=limits.seconds, most_bytes=limits.bytes)
+        if watched.done:
+            said = json.loads(watched.output.splitlines()[-1])
+            versions.append(f"pyspark {said['pyspark']}")
+            plain = said["seconds"].pop("Spark")
+            for averages, ours in said["seconds"].items():
+                ratio = Ratio.of(ours, plain)
+                cells = [seconds(min(plain)), seconds(min(ours)), str(ratio), megabytes(watched.peak_bytes)]
+                rows.append([averages, *cells, ""])
+        else:
+            ended = limits.exceeded(watched.stopped)
+            if not ended:
+                print(watched.complaints, file=sys.stderr)
+            rows.append(["-"] * 5 + [ended or "failed"])
+    title = f"{file.title}; {repeats} turns, local[{threads}]"
+    return Table(title=title, headings=headings, rows=rows, left=["hubermean averages", "remark"]), versions
