@@ -40,12 +40,13 @@ class PrivateTable(Protocol):
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         """One pass over all users, part by part: what `look` makes of each part, which must be small.
 
-        Every user is in one part. How many parts there are, how large they are and which users share one means nothing
-        and may differ from pass to pass. `look` may run on another machine: it is pickled, and so is what it returns.
+        Every user is in one part, and there is at least one part, which may be empty. How many parts there are, how
+        large they are and which users share one means nothing and may differ from pass to pass. `look` may run on
+        another machine: it is pickled, and so is what it returns.
         """
 
     def collected(self) -> UserTable:
-        """All users on this machine."""
+        """All users on this machine, for a mechanism that cannot work on parts."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -131,6 +132,7 @@ class UserTable:
         return [look(self)]
 
     def collected(self) -> UserTable:
+        """It is here already."""
         return self
 
     def taken(self, positions: IntArray) -> UserTable:

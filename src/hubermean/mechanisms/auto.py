@@ -27,7 +27,7 @@ from hubermean.mechanisms.tested import PreparedTested, Tested
 from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.weighed import PreparedWeighed
 from hubermean.mechanisms.winsorized import Winsorized
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable
 
 # In this order where predictions are alike: `exact` asks nothing of the data, `tested` offers an interval.
 _WITH_BOUNDS: tuple[Callable[[Known], Mechanism], ...] = (Clipped.from_known,)
@@ -170,7 +170,7 @@ class PreparedAuto(Prepared):
     def predicted_noise(self) -> tuple[float, ...]:
         return self.inner.predicted_noise()
 
-    def law(self, table: UserTable) -> Law:
+    def law(self, table: PrivateTable) -> Law:
         return self.inner.law(table)
 
     def concentrated(self) -> Fraction | None:

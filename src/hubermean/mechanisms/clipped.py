@@ -21,6 +21,7 @@ from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
 from hubermean.exact.adding import Membership
 from hubermean.laws import NoisySum
+from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_widths, noise_width
 from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weights
 from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
@@ -28,7 +29,7 @@ from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_cou
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale, largest_rho
 from hubermean.release import DEFAULT_LEVEL, Denominator, Interval
-from hubermean.user_table import IntArray, UserTable
+from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
 
@@ -326,8 +327,8 @@ class PreparedClipped(Prepared):
         shared = self.likeness
         return np.sqrt((shared + (1.0 - shared) / few) / (shared + (1.0 - shared) / self.cap))
 
-    def law(self, table: UserTable) -> NoisySum:
-        return self.noisy(self.statistic(table))
+    def law(self, table: PrivateTable) -> NoisySum:
+        return self.noisy(added_up(table, self.statistic))
 
     def noisy(self, sums: Sequence[Sequence[int]]) -> NoisySum:
         """The law of sums as `statistic` makes them, laid end to end."""

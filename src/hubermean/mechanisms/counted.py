@@ -19,6 +19,7 @@ from hubermean.errors import InputError
 from hubermean.exact.adding import Membership, Totals
 from hubermean.exact.sums import BLOCK
 from hubermean.laws import Law, NoisySum
+from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.protocol import Column, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.purse import Purse
 from hubermean.mechanisms.tuned import PreparedTuned, Tuned
@@ -28,7 +29,7 @@ from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import float_down, laplace_scale
 from hubermean.release import Denominator, Interval
 from hubermean.spending import THE_COUNT
-from hubermean.user_table import IntArray, UserTable
+from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
 
@@ -106,7 +107,7 @@ class PreparedTunedCount(PreparedTuned):
         rest = float_down(self.planner.purse.total - found.spent)
         return Count(record_cap=found.cap).prepare(replace(self.request, epsilon=rest), self.facts)
 
-    def law(self, table: UserTable) -> Law:
+    def law(self, table: PrivateTable) -> Law:
         return self.after_steps(table, lambda found: self.counted(found).law(table))
 
     def outcome(self, draw: Any) -> Outcome:
@@ -140,8 +141,8 @@ class PreparedCount(Prepared):
             totals.add(weights[start : start + block], start)
         return [totals.integers()]
 
-    def law(self, table: UserTable) -> NoisySum:
-        return self.noisy([[]] if self.public is not None else self.statistic(table))
+    def law(self, table: PrivateTable) -> NoisySum:
+        return self.noisy([[]] if self.public is not None else added_up(table, self.statistic))
 
     def noisy(self, sums: Sequence[Sequence[int]]) -> NoisySum:
         return NoisySum(position=list(sums[0]), noise=self.noise)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -18,15 +18,16 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import InputError, is_real
-from hubermean.exact import ExactSums, rounded_means
+from hubermean.exact import rounded_means
 from hubermean.laws import Choice, Independent, costs_apart
+from hubermean.mechanisms.parted_shells import Public, parted_shell_ends
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
 from hubermean.mechanisms.weights import check_cap, planned_weight, user_weights, weight_cap
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable, UserTable
 
 LARGEST_RADIUS = 2**60  # in grid units
 LARGEST_DEPTH = 2**20
@@ -234,23 +235,40 @@ class PreparedExact(Prepared):
         far = max(self.grid.radius - self.grid.threshold, 0) * math.exp(-rate * (steps - 1.0))
         return far / (near + far)
 
-    def shells(self, table: UserTable, column: int) -> Shells:
+    def shells(self, table: PrivateTable, column: int) -> Shells:
         """The private law of one column's draw."""
-        users = self._users(table, table.sums[column])
-        if self.request.neighbors is Neighbors.ADD_REMOVE:
-            pull_cap = self.cap * self.grid.threshold
-            first, last = flat_shell_ends(users, radius=self.grid.radius, depth=self.depth, pull_cap=pull_cap)
-        else:
-            first, last = shell_ends(users, radius=self.grid.radius, depth=self.depth)
+        if table.n_users > MOST_USERS:
+            raise InputError("there are more than two thousand million users; group them in parts")
+        first, last = self._ends(table, column)
         # A location beyond the radius counts as at its edge: the last point is never too low, the first never too
         # high (proofs/exact.md, Lemma 2). Without this all points would be equally bad.
         radius = self.grid.radius
         return Shells(first=np.minimum(first, radius), last=np.maximum(last, -radius), radius=radius)
 
-    def law(self, table: UserTable) -> Independent:
-        return Independent(parts=map(partial(self.column_law, table), range(len(table.sums))))
+    def _ends(self, table: PrivateTable, column: int) -> tuple[IntArray, IntArray]:
+        flat = self.request.neighbors is Neighbors.ADD_REMOVE
+        radius, depth, pull_cap = self.grid.radius, self.depth, self.cap * self.grid.threshold
+        if not isinstance(table, UserTable):
+            public = Public(
+                radius=radius,
+                depth=depth,
+                threshold=self.grid.threshold,
+                pull_cap=pull_cap,
+                equal=self.request.per == "user",
+                flat=flat,
+            )
+            return parted_shell_ends(
+                lambda question: table.each_part(OfColumn(self, column, question)), public
+            )
+        users = self.users(table, column)
+        if flat:
+            return flat_shell_ends(users, radius=radius, depth=depth, pull_cap=pull_cap)
+        return shell_ends(users, radius=radius, depth=depth)
 
-    def column_law(self, table: UserTable, column: int) -> Choice:
+    def law(self, table: PrivateTable) -> Independent:
+        return Independent(parts=map(partial(self.column_law, table), range(len(table.columns))))
+
+    def column_law(self, table: PrivateTable, column: int) -> Choice:
         """A grid point, counted from the left end."""
         scores, sizes = self.shells(table, column).runs()
         return Choice(costs=scores, sizes=sizes, rate=self.rate)
@@ -270,13 +288,13 @@ class PreparedExact(Prepared):
             rule = ScoreInterval(values=values, step=step, rate=float(self.rate))
         return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 
-    def _users(self, table: UserTable, sums: ExactSums) -> Users:
+    def users(self, table: UserTable, column: int) -> Users:
         """Users as integers; means beyond radius + threshold pull on every grid point alike, so they are clamped."""
         grid = self.grid
-        if table.n_users > MOST_USERS:
-            raise InputError("there are more than two thousand million users; group them in parts")
         reach = grid.radius + grid.threshold
-        means = rounded_means(sums, table.counts, exponent=grid.exponent, low=-reach, high=reach)
+        means = rounded_means(
+            table.sums[column], table.counts, exponent=grid.exponent, low=-reach, high=reach
+        )
         usable = table.counts > 0
         public_weights = self.request.neighbors.counts_are_public
         full_reach = None if public_weights else self.cap * grid.threshold
@@ -302,6 +320,18 @@ class PreparedExact(Prepared):
         if len(self.request.columns) > 1:
             parameters["epsilon_of_each_column"] = float(2 * self.rate)
         return parameters
+
+
+@dataclass(frozen=True)
+class OfColumn:
+    """What a part of a table is asked: a question about its users as integers."""
+
+    prepared: PreparedExact
+    column: int
+    question: Callable[[Users], Any]
+
+    def __call__(self, part: UserTable) -> Any:
+        return self.question(self.prepared.users(part, self.column))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

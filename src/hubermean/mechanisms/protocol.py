@@ -24,7 +24,7 @@ from hubermean.relations import Neighbors
 from hubermean.release import Denominator, IntervalRule
 from hubermean.spending import Spent, checked_budget
 from hubermean.unsafe_timings import stage
-from hubermean.user_table import IntArray, UserTable
+from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Per = Literal["record", "user"]
 Bounds = tuple[float, float]
@@ -121,14 +121,21 @@ class PublicFacts:
     planned_users: int = PLANNED_USERS
 
     @classmethod
-    def of(cls, table: UserTable, neighbors: Neighbors) -> PublicFacts:
+    def of(cls, table: PrivateTable, neighbors: Neighbors) -> PublicFacts:
+        """InputError where users are in parts and their counts would be public: these are as many as the users."""
+        if neighbors.counts_are_public and not isinstance(table, UserTable):
+            raise InputError(
+                f"{neighbors.value!r} takes users on one machine; use neighbors='replace-user' or 'add-remove'"
+            )
         columns = tuple(
             Column(name=name, limit=limit) for name, limit in zip(table.columns, table.limits, strict=True)
         )
         return cls(
             columns=columns,
             n_users=table.n_users if neighbors.users_are_public else None,
-            record_counts=table.records if neighbors.counts_are_public else None,
+            record_counts=table.records
+            if neighbors.counts_are_public and isinstance(table, UserTable)
+            else None,
         )
 
 
@@ -152,8 +159,12 @@ class Prepared(ABC):
     """A mechanism whose every public decision is made."""
 
     @abstractmethod
-    def law(self, table: UserTable) -> Law:
-        """The law of the release given the data: private, and all that private data decides."""
+    def law(self, table: PrivateTable) -> Law:
+        """The law of the release given the data: private, and all that private data decides.
+
+        It is the same law for the same users in whatever parts; a mechanism that cannot work on parts takes
+        `table.collected()`.
+        """
 
     @abstractmethod
     def outcome(self, draw: Any) -> Outcome:
@@ -192,7 +203,7 @@ class Prepared(ABC):
         """
         raise InputError("this mechanism offers no prediction of its noise; name it with mechanism=")
 
-    def run(self, table: UserTable, noise: NoiseSource) -> Outcome:
+    def run(self, table: PrivateTable, noise: NoiseSource) -> Outcome:
         with stage("law"):
             law = self.law(table)
         with stage("draw"):

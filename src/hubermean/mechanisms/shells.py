@@ -11,6 +11,7 @@ Definitions and proofs: proofs/exact.md.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -144,15 +145,23 @@ def _upper_ends(users: Users, radius: int, depth: int) -> IntArray:
         largest = LargestOfEqual(users, gradient)
     else:
         largest = LargestOfUnequal(users, start, int(furthest[-1]), depth)
-    shells = np.arange(depth, dtype=np.int64)
 
     def excess(points: IntArray, rows: IntArray) -> IntArray:
         found: IntArray = gradient.at(points) - largest(points, rows)
         return found
 
-    # A bracket per shell: `inside` belongs to it, `outside` does not. The excess at a bracket's ends guides the search.
-    inside = np.full(depth, start, dtype=np.int64)
-    outside = furthest + 1
+    return narrowed(np.full(depth, start, dtype=np.int64), furthest + 1, excess)
+
+
+def narrowed(
+    inside: IntArray, outside: IntArray, excess: Callable[[IntArray, IntArray], IntArray]
+) -> IntArray:
+    """For every shell the last point that belongs to it: `inside` does, `outside` does not, both are narrowed here.
+
+    `excess(points, shells)` is at most 0 where a point belongs to a shell; at a bracket's ends it guides the search.
+    """
+    inside, outside = inside.copy(), outside.copy()
+    shells = np.arange(len(inside), dtype=np.int64)
     below, above = excess(inside, shells), excess(outside, shells)
     for turn in itertools.count(1):
         rows = np.flatnonzero(outside - inside > 1)
@@ -208,14 +217,9 @@ class LargestOfUnequal:
         weights = users.weights
         assert weights is not None
         idle = np.sort(users.idle)[::-1][:depth]
-        now, then = (_reductions(users, weights, point) for point in (first, last))
-        everyone = np.concatenate([now, idle])
-        near = np.arange(len(users.values))
-        if len(everyone) > depth:
-            near = np.flatnonzero(then >= np.partition(everyone, -depth)[-depth])
-        # Stable, so that within a weight the values stay in ascending order.
-        near = near[np.argsort(weights[near], kind="stable")]
-        near = near[_rank_in_run(weights[near]) < depth]
+        everyone = np.concatenate([reductions(users, first), idle])
+        least = int(np.partition(everyone, -depth)[-depth]) if len(everyone) > depth else None
+        near = possibly_largest(users, last, depth, least)
         nothing = np.zeros(len(idle), dtype=np.int64)
         reaches = (
             np.full(len(near), users.reach) if users.reach is not None else weights[near] * users.threshold
@@ -240,12 +244,27 @@ class LargestOfUnequal:
         return sums
 
 
-def _reductions(users: Users, weights: IntArray, point: int) -> IntArray:
+def possibly_largest(users: Users, last: int, depth: int, least: int | None) -> IntArray:
+    """Which users may be among the `depth` largest reductions up to the point `last`, by weight and then by value.
+
+    `least` is the depth-th largest reduction at the first point, None where there are no more than so many users.
+    """
+    assert users.weights is not None
+    near = np.arange(len(users.values))
+    if least is not None:
+        near = np.flatnonzero(reductions(users, last) >= least)
+    # Stable, so that within a weight the values stay in ascending order.
+    near = near[np.argsort(users.weights[near], kind="stable")]
+    return near[_rank_in_run(users.weights[near]) < depth]
+
+
+def reductions(users: Users, point: int) -> IntArray:
     """By how much G falls at most when a user changes: what it pulls now, plus its reach in the other direction."""
+    assert users.weights is not None
     pulls: IntArray = np.clip(point - users.values, -users.threshold, users.threshold)
     if users.reach is None:
         pulls += users.threshold
-    pulls *= weights
+    pulls *= users.weights
     if users.reach is not None:
         pulls += users.reach
     return pulls

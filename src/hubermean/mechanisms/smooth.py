@@ -35,7 +35,7 @@ from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import choose_beta, expected_sensitivity, smooth_noise
 from hubermean.relations import Neighbors
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable, UserTable
 
 _BETA_ROUNDING = 2.0**-40  # what floats may add to |ln sigma - ln sigma'| (Lemma 5)
 _LONGEST_REACH = 2**20
@@ -189,8 +189,8 @@ class PreparedSmooth(Prepared):
         # Answers are brought back to the ball, so no error is much above its radius.
         return (min(noise, self.radius),) * len(self.request.columns)
 
-    def law(self, table: UserTable) -> NoisySum:
-        position, sigma = self.statistic(table)
+    def law(self, table: PrivateTable) -> NoisySum:
+        position, sigma = self.statistic(table.collected())
         return NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=sigma))
 
     def claims(self, law: NoisySum, neighbour: NoisySum) -> dict[str, float]:

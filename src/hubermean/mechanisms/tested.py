@@ -31,7 +31,7 @@ from hubermean.privacy import laplace_scale
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
 from hubermean.spending import Spent
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable, UserTable
 
 SHARE = 0.9
 # A prediction counts on users within so much less than the threshold: with one of three deviations, those within two,
@@ -223,8 +223,8 @@ class PreparedTested(Prepared):
             return f"{users:,} users"
         return f"{users * self.cap:,} records (at most {self.cap:,} per user count)"
 
-    def law(self, table: UserTable) -> Law:
-        located = self.locate(table)
+    def law(self, table: PrivateTable) -> Law:
+        located = self.locate(table.collected())
         if self.weighing is None:
             return self.gate(located, self._public_plan())
         return Staged(

@@ -27,7 +27,7 @@ from hubermean.mechanisms.weights import check_cap
 from hubermean.privacy import float_down
 from hubermean.spending import THE_MEAN, Spent
 from hubermean.tuning import LARGEST_TUNED_CAP
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable, UserTable
 
 T = TypeVar("T")
 
@@ -186,12 +186,12 @@ class PreparedTuned(Prepared):
     def users_to_audit(self) -> int:
         return math.ceil(1.3 * self.planner.users_needed())
 
-    def law(self, table: UserTable) -> Law:
+    def law(self, table: PrivateTable) -> Law:
         return self.after_steps(table, lambda found: self.clipped(found).law(table))
 
-    def after_steps(self, table: UserTable, last: Callable[[Found], Law]) -> Law:
+    def after_steps(self, table: PrivateTable, last: Callable[[Found], Law]) -> Law:
         """The steps on a table, then the law that what they find leads to."""
-        return self._law_of(self.steps, table, self.planner.start, last)
+        return self._law_of(self.steps, table.collected(), self.planner.start, last)
 
     def _law_of(
         self, steps: Sequence[Step], table: UserTable, found: Found, last: Callable[[Found], Law]

@@ -18,7 +18,7 @@ from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.protocol import Outcome, Prepared
 from hubermean.mechanisms.tested import PreparedTested
 from hubermean.spending import THE_MEAN
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable
 
 _COLUMNS_KEPT = 16
 
@@ -40,8 +40,8 @@ class PreparedWeighed(Prepared):
     def users_to_audit(self) -> int:
         return self.tested.users_to_audit()
 
-    def law(self, table: UserTable) -> Staged:
-        located = self.tested.locate(table)
+    def law(self, table: PrivateTable) -> Staged:
+        located = self.tested.locate(table.collected())
         weighing = self.tested.weighing
         assert weighing is not None
         # An audit asks for many measured weights; few columns are kept, so that wide data needs no more memory.
@@ -50,7 +50,7 @@ class PreparedWeighed(Prepared):
         def then(measured: list[int]) -> Law:
             plan = self._plan(measured[0])
             if plan is None:
-                return Independent(parts=map(column, range(len(table.sums))))
+                return Independent(parts=map(column, range(len(table.columns))))
             return self.tested.gate(located, plan)
 
         return Staged(first=NoisySum(position=[located.total_weight], noise=weighing), then=then)

@@ -28,7 +28,7 @@ from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy.arguments import positive
 from hubermean.release import Interval
-from hubermean.user_table import IntArray, UserTable
+from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 MOST_BINS = 10**9
 _FINEST_GRID_BITS = 30
@@ -239,8 +239,11 @@ class PreparedWinsorized(Prepared):
         # units, and a weight is at most 2^32. So a block of 2^15 fits 64 bits.
         return sum(int(position[start : start + BLOCK].sum()) for start in range(0, len(position), BLOCK))
 
-    def law(self, table: UserTable) -> Staged:
+    def law(self, table: PrivateTable) -> Staged:
         """A rotation drawn afresh; per coordinate a bin, then a noisy sum around its midpoint."""
+        return self._law(table.collected())
+
+    def _law(self, table: UserTable) -> Staged:
         usable = table.counts > 0
 
         def of_coordinate(coordinate: IntArray) -> Staged:

@@ -12,7 +12,7 @@ from hubermean.laws import NoisySum
 from hubermean.mechanisms import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.noise import NoiseLaw
 from hubermean.reproduce.literal import unsafe_paper_literal_diagnostics
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,9 @@ class PreparedPaper(Prepared):
     threshold: float
     radius: float
 
-    def law(self, table: UserTable) -> NoisySum:
+    def law(self, table: PrivateTable) -> NoisySum:
         """The clipped location with noise as printed; users without a mean stand at 0, since the paper has none."""
+        table = table.collected()
         means = np.clip(table.means.reshape(table.n_users, -1), -1e60, 1e60)
         means[table.counts == 0] = 0.0
         found = unsafe_paper_literal_diagnostics(

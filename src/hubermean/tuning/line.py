@@ -1,0 +1,165 @@
+"""Users on a line, each with a weight: marks that leave little weight between them, and the weight of intervals.
+
+The same questions are asked of users on one machine (`HeldLine`) and of users in parts (`PartedLine`), where each takes
+one pass and brings back little. Marks differ with the parts: they say where to look, and no law may follow from more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.user_table import PrivateTable, UserTable
+
+IntArray = NDArray[np.int64]
+Places = NDArray[Any]
+"""Where users are: whole numbers, or floats, by which they are compared and nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Sketch:
+    """Some users' places, in ascending order, with the weight up to and including each; private."""
+
+    places: Places
+    cumulated: IntArray
+
+
+class Line(Protocol):
+    """What may be asked."""
+
+    @property
+    def total(self) -> int:
+        """The weight of all users."""
+
+    def marks(self, fineness: int) -> Places:
+        """At most 2 * fineness + 1 places, ascending: no gap between them holds more than 1/fineness of the weight.
+
+        Gaps are open, so users at a mark are in none; neither before the first mark nor after the last is there more.
+        """
+
+    def within(self, lows: Places, highs: Places) -> IntArray:
+        """The weight in each of the closed intervals."""
+
+
+class HeldLine:
+    """Users on this machine, sorted once."""
+
+    def __init__(self, places: Places, weights: IntArray | None) -> None:
+        """`weights` None stands for weights of one."""
+        if weights is None:
+            self._places = np.sort(places)
+            self._cumulated = np.arange(len(places) + 1)
+        else:
+            order = np.argsort(places, kind="stable")
+            self._places = places[order]
+            self._cumulated = np.concatenate([[0], np.cumsum(weights[order])])
+
+    @property
+    def total(self) -> int:
+        return int(self._cumulated[-1])
+
+    def sketch(self, resolution: int) -> Sketch:
+        """At most so many places: none of the gaps that they leave holds more than 1/resolution of the weight."""
+        total = self.total
+        # In whole numbers, rounded up; each aim is met by the first place up to which there is so much.
+        aims = np.unique(-(-np.arange(1, resolution + 1) * total // resolution))
+        met = np.searchsorted(self._cumulated[1:], aims[aims > 0])
+        places = np.unique(self._places[met])
+        return Sketch(
+            places=places, cumulated=self._cumulated[np.searchsorted(self._places, places, side="right")]
+        )
+
+    def marks(self, fineness: int) -> Places:
+        return joint_marks([self.sketch(4 * fineness)], fineness)
+
+    def within(self, lows: Places, highs: Places) -> IntArray:
+        ends = np.searchsorted(self._places, highs, side="right")
+        starts = np.searchsorted(self._places, lows, side="left")
+        weights: IntArray = self._cumulated[np.maximum(ends, starts)] - self._cumulated[starts]
+        return weights
+
+
+class PartedLine:
+    """Users in parts; `of_part` is pickled and puts the users of a part on the line."""
+
+    def __init__(self, table: PrivateTable, of_part: Callable[[UserTable], HeldLine]) -> None:
+        self._table = table
+        self._of_part = of_part
+        self._marks: dict[int, Places] = {}
+
+    @cached_property
+    def total(self) -> int:
+        return sum(self._table.each_part(_OfLine(self._of_part, _total)))
+
+    def marks(self, fineness: int) -> Places:
+        if fineness not in self._marks:
+            sketches = self._table.each_part(_OfLine(self._of_part, _Sketching(4 * fineness)))
+            # The last place of a sketch has all weight of its part below or at it.
+            self.__dict__.setdefault(
+                "total", sum(int(one.cumulated[-1]) for one in sketches if len(one.places))
+            )
+            self._marks[fineness] = joint_marks(sketches, fineness)
+        return self._marks[fineness]
+
+    def within(self, lows: Places, highs: Places) -> IntArray:
+        weights = np.zeros(len(lows), dtype=np.int64)
+        for part in self._table.each_part(_OfLine(self._of_part, _Weighing(lows, highs))):
+            weights += part
+        return weights
+
+
+def joint_marks(sketches: Sequence[Sketch], fineness: int) -> Places:
+    """The marks of all users from sketches of their parts with a resolution of four times the fineness or more.
+
+    Let L be the weight that sketches know of up to a place: at most the weight there, and less by no more than
+    1/resolution of all. Kept are the places at which L enters another of 2 * fineness equal shares. Up to the next one
+    kept L stays within its share, so no more than 1/(2 fineness) + 2/resolution of the weight lies between.
+    """
+    places = np.concatenate([sketch.places for sketch in sketches])
+    if not len(places):
+        return places
+    known = np.concatenate([np.diff(sketch.cumulated, prepend=0) for sketch in sketches])
+    order = np.argsort(places, kind="stable")
+    places, known = places[order], np.cumsum(known[order])
+    last = np.append(places[1:] != places[:-1], True)
+    places, known = places[last], known[last]
+    shares = 2 * fineness * known // known[-1]
+    kept: Places = places[np.diff(shares, prepend=0) > 0]
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
+class _OfLine:
+    """What a part is asked: a question about its users on the line."""
+
+    of_part: Callable[[UserTable], HeldLine]
+    question: Callable[[HeldLine], Any]
+
+    def __call__(self, part: UserTable) -> Any:
+        return self.question(self.of_part(part))
+
+
+def _total(line: HeldLine) -> int:
+    return line.total
+
+
+@dataclass(frozen=True)
+class _Sketching:
+    resolution: int
+
+    def __call__(self, line: HeldLine) -> Sketch:
+        return line.sketch(self.resolution)
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighing:
+    lows: Places
+    highs: Places
+
+    def __call__(self, line: HeldLine) -> IntArray:
+        return line.within(self.lows, self.highs)

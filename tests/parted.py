@@ -1,0 +1,102 @@
+"""Users in parts, as a cluster would hold them, but all on this machine: for tests of laws over parts."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from hubermean.laws import Choice, Gate, Independent, NoisySum, Staged, Uniform
+from hubermean.user_table import UserTable
+
+T = TypeVar("T")
+
+
+@dataclass
+class PartedTable:
+    """Parts of a table; questions and answers are pickled, passes counted, the largest answer kept in mind."""
+
+    parts: Sequence[UserTable]
+    passes: int = 0
+    largest_answer: int = 0
+    largest_question: int = 0
+
+    @classmethod
+    def of(cls, table: UserTable, number: int, rng: Generator) -> PartedTable:
+        """Users in random parts of very unequal sizes; from the third on, one of them is empty."""
+        order = rng.permutation(table.n_users)
+        cuts = np.sort((table.n_users * rng.random(max(number - 1, 0)) ** 3).astype(np.int64))
+        if number > 2:
+            cuts[-1] = cuts[-2]
+        return cls([table.taken(some) for some in np.split(order, cuts)])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.parts[0].columns
+
+    @property
+    def n_users(self) -> int:
+        return sum(part.n_users for part in self.parts)
+
+    @property
+    def limits(self) -> tuple[Fraction, ...]:
+        return self.parts[0].limits
+
+    def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
+        self.passes += 1
+        question = pickle.dumps(look)
+        self.largest_question = max(self.largest_question, len(question))
+        answers = [pickle.dumps(pickle.loads(question)(part)) for part in self.parts]
+        self.largest_answer = max(self.largest_answer, *map(len, answers))
+        return [pickle.loads(answer) for answer in answers]
+
+    def collected(self) -> UserTable:
+        raise AssertionError("users were to stay in their parts")
+
+
+def crowds(size: int, rng: Generator) -> dict[str, NDArray[np.float64]]:
+    """Means that ask different things of a search: smooth, tied, clustered, far away, at the brink of a threshold."""
+    return {
+        "normal": rng.normal(size=size),
+        "all tie": np.full(size, 3.25),
+        "within a grid unit": 1.0 + rng.normal(size=size) * 2.0**-50,
+        "two far clusters": rng.choice([-1e4, 1e4], size) + rng.normal(size=size) * 1e-3,
+        "uniform": rng.uniform(-1e3, 1e3, size),
+        "heavy tails": rng.standard_cauchy(size),
+        "most tie": np.where(rng.random(size) < 0.95, 1.5, rng.normal(size=size) * 10),
+        "beyond the radius": 1e9 + rng.normal(size=size),
+        "at the brink": rng.choice([-1.0, 1.0], size) * (2.0 + rng.random(size) * 1e-6),
+        "few values": rng.integers(-3, 4, size) * 0.5,
+    }
+
+
+CROWDS = tuple(crowds(1, np.random.default_rng(0)))
+
+
+def record_counts(size: int, rng: Generator) -> NDArray[np.int64]:
+    """Few records for most users and many for some; one user in ten has none."""
+    return np.where(rng.random(size) < 0.1, 0, np.minimum(rng.zipf(1.7, size), 10**6))
+
+
+def plain(law: Any) -> Any:
+    """All numbers of a law, for comparing two of them; of a staged one, those of its first draw."""
+    match law:
+        case NoisySum():
+            return list(law.position), law.laws()
+        case Choice():
+            return law.costs.tolist(), law.sizes.tolist(), law.rate
+        case Independent():
+            return [plain(part) for part in law.parts]
+        case Staged():
+            return plain(law.first)
+        case Uniform():
+            return law.limit
+        case Gate():
+            return law.passes, law.bits, plain(law.inner)
+    raise TypeError(type(law))

@@ -1,0 +1,124 @@
+"""`exact`, `clipped` and `count` on users in parts: the law of the same users in one table, in few small passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubermean.errors import InputError
+from hubermean.mechanisms import Clipped, Exact, PublicFacts, Request, parted_shells
+from hubermean.mechanisms.counted import Count
+from hubermean.mechanisms.protocol import Prepared
+from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.user_table import UserTable
+from parted import CROWDS, PartedTable, crowds, plain, record_counts
+
+RELATIONS = ("replace-user", "add-remove")
+PERS = ("user", "record")
+CAP = 40
+
+
+def exact(table: UserTable, neighbors: str, per: str, *, epsilon: float = 1.0) -> Prepared:
+    request = Request.checked(table.columns, epsilon=epsilon, delta=0.0, per=per, neighbors=neighbors)
+    cap = CAP if per == "record" else None
+    mechanism = Exact(threshold=2.0, radius=1e6, record_cap=cap)
+    return mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few points a pass that few users take as many passes as very many do otherwise."""
+    monkeypatch.setattr(parted_shells, "FINENESS", 8)
+    monkeypatch.setattr(parted_shells, "MOST_POINTS", 64)
+
+
+@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_parts_have_the_shells_of_one_table(crowd: str, neighbors: str, per: str) -> None:
+    rng = np.random.default_rng(1)
+    for size, number in ((1, 1), (3, 7), (40, 2), (3_000, 1), (3_000, 7), (3_000, 50)):
+        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        prepared = exact(table, neighbors, per)
+        parts = PartedTable.of(table, number, rng)
+        assert plain(prepared.law(parts)) == plain(prepared.law(table))
+        assert parts.passes <= 6
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_closing_in_by_many_passes_ends_at_the_same_shells(crowd: str, neighbors: str, per: str) -> None:
+    rng = np.random.default_rng(2)
+    for size in (300, 4_000):
+        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        prepared = exact(table, neighbors, per, epsilon=3.0)
+        parts = PartedTable.of(table, 5, rng)
+        assert plain(prepared.law(parts)) == plain(prepared.law(table))
+
+
+@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("crowd", ["normal", "two far clusters", "heavy tails", "most tie", "at the brink"])
+def test_passes_and_answers_stay_small_however_many_users_there_are(
+    crowd: str, neighbors: str, per: str
+) -> None:
+    rng = np.random.default_rng(3)
+    for size, number in ((2_000, 2), (200_000, 60)):
+        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        prepared = exact(table, neighbors, per)
+        parts = PartedTable.of(table, number, rng)
+        assert plain(prepared.law(parts)) == plain(prepared.law(table))
+        assert parts.passes <= 6
+        assert parts.largest_answer < 3 * 2**20
+        assert parts.largest_question < 2**20
+
+
+def test_nobody_is_in_parts_as_in_one_table() -> None:
+    table = UserTable.from_means(np.empty(0))
+    prepared = exact(table, "add-remove", "user")
+    parts = PartedTable([table, table])
+    assert plain(prepared.law(parts)) == plain(prepared.law(table))
+
+
+def test_every_column_has_its_shells() -> None:
+    rng = np.random.default_rng(4)
+    table = UserTable.from_means(rng.normal(size=(500, 3)) * [1.0, 100.0, 0.01], record_counts(500, rng))
+    prepared = exact(table, "replace-user", "record")
+    assert plain(prepared.law(PartedTable.of(table, 7, rng))) == plain(prepared.law(table))
+
+
+@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_sums_of_parts_are_the_sums_of_all(neighbors: str, per: str) -> None:
+    rng = np.random.default_rng(5)
+    cap = CAP if per == "record" else None
+    clipped = Clipped(bounds=(-3.0, 5.0), record_cap=cap, likeness=1.0 if per == "user" else 0.3)
+    mechanisms: list[Any] = [clipped, Count(record_cap=cap)]
+    table = UserTable.from_means(rng.standard_cauchy((900, 2)), record_counts(900, rng))
+    for mechanism in mechanisms:
+        request = Request.checked(table.columns, epsilon=1.0, delta=1e-6, per=per, neighbors=neighbors)
+        prepared = mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
+        for number in (1, 7, 50):
+            parts = PartedTable.of(table, number, rng)
+            assert plain(prepared.law(parts)) == plain(prepared.law(table))
+            assert parts.passes <= 1
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_the_same_noise_makes_the_same_release_of_parts(neighbors: str) -> None:
+    rng = np.random.default_rng(6)
+    table = UserTable.from_means(rng.normal(size=2_000), record_counts(2_000, rng))
+    prepared = exact(table, neighbors, "record")
+    released = prepared.run(table, InsecureSeededNoise(7)).values
+    assert prepared.run(PartedTable.of(table, 7, rng), InsecureSeededNoise(7)).values == released
+
+
+def test_public_counts_are_refused_of_parts() -> None:
+    table = UserTable.from_means(np.arange(9.0))
+    request = Request.checked(table.columns, epsilon=1, delta=0, per="user", neighbors="replace-values")
+    with pytest.raises(InputError, match="one machine"):
+        PublicFacts.of(PartedTable([table]), request.neighbors)
