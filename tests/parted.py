@@ -13,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from hubermean.laws import Choice, Gate, Independent, NoisySum, Staged, Uniform
-from hubermean.user_table import UserTable
+from hubermean.user_table import HeldMeans, UserTable
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class PartedTable:
         cuts = np.sort((table.n_users * rng.random(max(number - 1, 0)) ** 3).astype(np.int64))
         if number > 2:
             cuts[-1] = cuts[-2]
-        return cls([table.taken(some) for some in np.split(order, cuts)])
+        return cls([_some(table, positions) for positions in np.split(order, cuts)])
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -58,6 +58,13 @@ class PartedTable:
 
     def collected(self) -> UserTable:
         raise AssertionError("users were to stay in their parts")
+
+
+def _some(table: UserTable, positions: NDArray[np.int64]) -> UserTable:
+    """Some users, held as they are in the table: means or sums, which differ in the last bits of floats."""
+    if isinstance(table.sums, HeldMeans):
+        return UserTable.from_means(table.sums.array[positions], table.records[positions])
+    return table.taken(positions)
 
 
 def crowds(size: int, rng: Generator) -> dict[str, NDArray[np.float64]]:

@@ -16,11 +16,14 @@ from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.tuning import (
     CAPS,
     LENGTHS,
+    PER_OCTAVE,
     CapSearch,
+    Census,
+    HeldLine,
     PlaceSearch,
     SpreadSearch,
     Windows,
-    most_within,
+    heaviest,
     public_cap,
     share_above,
 )
@@ -33,11 +36,10 @@ numbers = st.one_of(
 CAP = 7
 
 
-def weight_within(users: list[tuple[float, int]], length: float) -> int:
+def weights_within(users: list[tuple[float, int]]) -> np.ndarray:
     values = np.array([value for value, _ in users])
     weights = np.array([weight for _, weight in users], dtype=np.int64)
-    order = np.argsort(values, kind="stable")
-    return most_within(values[order], np.concatenate([[0], np.cumsum(weights[order])]), length)
+    return heaviest(HeldLine(values, weights), LENGTHS)
 
 
 # --- spread -------------------------------------------------------------------------------------------------------
@@ -46,28 +48,44 @@ def weight_within(users: list[tuple[float, int]], length: float) -> int:
 @given(
     st.lists(st.tuples(numbers, st.integers(0, CAP)), max_size=12),
     st.tuples(numbers, st.integers(0, CAP)),
-    st.sampled_from([2.0**-57, 0.1, 0.2, 1.0, 3.0, 2.0, 1e3]),
 )
 @settings(max_examples=400, deadline=None)
 def test_one_user_changes_a_weight_inside_by_its_own(
-    users: list[tuple[float, int]], more: tuple[float, int], length: float
+    users: list[tuple[float, int]], more: tuple[float, int]
 ) -> None:
-    fewer = weight_within(users, length)
-    assert fewer <= weight_within([*users, more], length) <= fewer + more[1]
+    fewer, with_one = weights_within(users), weights_within([*users, more])
+    assert (fewer <= with_one).all()
+    assert (with_one <= fewer + more[1]).all()
+    assert (np.diff(fewer) >= 0).all()
 
 
 @given(
     st.lists(st.tuples(st.integers(-50, 50), st.integers(0, CAP)), min_size=1, max_size=15),
-    st.integers(0, 40),
+    st.integers(-8, 6 * PER_OCTAVE),
 )
 @settings(max_examples=200, deadline=None)
-def test_the_weight_inside_is_that_of_the_heaviest_interval(
-    users: list[tuple[int, int]], length: int
-) -> None:
-    heaviest = max(
-        sum(weight for value, weight in users if start <= value <= start + length) for start in range(-50, 51)
-    )
-    assert weight_within([(float(value), weight) for value, weight in users], float(length)) == heaviest
+def test_the_weight_inside_is_that_of_the_heaviest_interval(users: list[tuple[int, int]], power: int) -> None:
+    """Of all that start at multiples of a 32nd part of the octave's length, or an eighth of the weight."""
+    length = 2.0 ** (power / PER_OCTAVE)
+    step = 2.0 ** (power // PER_OCTAVE - 5)
+    starts = np.arange(-200.0, 51.0, step)
+    values, weights = np.array(users).T
+    holds = (starts[:, np.newaxis] <= values) & (values <= starts[:, np.newaxis] + length)
+    heavy = max(int((holds @ weights).max()), int(weights.sum()) // 8)
+    found = weights_within([(float(value), weight) for value, weight in users])
+    assert found[np.searchsorted(LENGTHS, length * 0.999)] == heavy
+
+
+@given(st.lists(st.tuples(numbers, st.integers(0, CAP)), max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_users_within_a_little_less_than_a_length_are_found_together(users: list[tuple[float, int]]) -> None:
+    found = weights_within(users)
+    for start, _ in users:
+        for number in range(0, len(LENGTHS), 37):
+            together = (
+                weight for value, weight in users if start <= value <= start + LENGTHS[number] * 31 / 32
+            )
+            assert found[number] >= sum(together)
 
 
 def crowd(family: str, rng: Generator, size: int) -> np.ndarray:
@@ -101,12 +119,12 @@ def test_a_spread_costs_no_more_than_it_says(family: str, cap: int) -> None:
         weights = rng.integers(0, cap + 1, len(values))
         places, heavy = rng.choice([0.0, 1e9, -1e9, 0.3, 7.0], 2), rng.integers(0, cap + 1, 2)
         laws = [
-            search.law(np.append(values, place), np.append(weights, weight), cap=cap)
+            search.law(HeldLine(np.append(values, place), np.append(weights, weight)), cap=cap)
             for place, weight in zip(places, heavy, strict=True)
         ]
         laws += [
-            search.law(values, weights, cap=cap),
-            search.law(np.append(values, 5.0), np.append(weights, cap), cap=cap),
+            search.law(HeldLine(values, weights), cap=cap),
+            search.law(HeldLine(np.append(values, 5.0), np.append(weights, cap)), cap=cap),
         ]
         assert losses(laws) <= float(search.epsilon) * (1 + 1e-9)
 
@@ -117,7 +135,7 @@ def test_too_small_a_sensitivity_of_the_spread_would_be_seen() -> None:
     assert search is not None
     values, weights = np.random.default_rng(6).normal(size=1199), np.full(1199, 4)
     laws = [
-        search.law(np.append(values, place), np.append(weights, 4), cap=2)
+        search.law(HeldLine(np.append(values, place), np.append(weights, 4)), cap=2)
         for place in (float(np.median(values)), 1e9)
     ]
     assert losses(laws) > float(search.epsilon) * 1.1
@@ -132,7 +150,7 @@ def test_the_spread_holds_its_share(cap: int) -> None:
     for _ in range(20):
         size = 10.0 ** rng.uniform(-8, 8)
         values = rng.normal(size=2000) * size
-        length = LENGTHS[search.law(values, np.full(2000, cap), cap=cap).draw(noise)] / size
+        length = LENGTHS[search.law(HeldLine(values, np.full(2000, cap)), cap=cap).draw(noise)] / size
         assert 0.75 * 2.88 < length < 1.35 * 2.88
 
 
@@ -154,22 +172,24 @@ def test_fewer_users_get_a_smaller_share_and_few_none() -> None:
     st.integers(1, 40),
     st.integers(1, 12),
     st.integers(0, 12),
+    st.sampled_from([2, 8, 64, 1000]),
 )
 @settings(max_examples=300, deadline=None)
 def test_windows_hold_what_lies_in_them(
-    users: list[tuple[int, int]], step: int, steps: int, each_side: int
+    users: list[tuple[int, int]], step: int, steps: int, each_side: int, parts: int
 ) -> None:
     windows = Windows(exponent=0, step=step, length=steps * step, count=2 * each_side + 1)
-    inside, sizes = windows.runs(
-        np.array([place for place, _ in users], dtype=np.int64),
-        np.array([weight for _, weight in users], dtype=np.int64),
-    )
+    places = np.array([place for place, _ in users], dtype=np.int64)
+    weights = np.array([weight for _, weight in users], dtype=np.int64)
+    inside, sizes = windows.runs(HeldLine(places, weights), parts=parts)
+    least = int(weights.sum()) // parts
     assert (sizes > 0).all()
     held = np.repeat(inside, sizes)
     assert len(held) == windows.count
     for number, weight in enumerate(held):
         start = (number - each_side) * step - windows.length // 2
-        assert weight == sum(w for place, w in users if start <= place <= start + windows.length)
+        own = sum(w for place, w in users if start <= place <= start + windows.length)
+        assert weight == max(own, least)
         assert windows.middle(number) == (number - each_side) * step
 
 
@@ -191,7 +211,7 @@ def test_a_place_costs_no_more_than_it_says(family: str, cap: int, one_way: bool
             place: float, weight: int, scaled: np.ndarray = scaled, weights: np.ndarray = weights
         ) -> Choice:
             where = int(np.clip(place * 2.0**-windows.exponent, -windows.reach, windows.reach))
-            return search.law(np.append(scaled, where), np.append(weights, weight), cap=cap)
+            return search.law(HeldLine(np.append(scaled, where), np.append(weights, weight)), cap=cap)
 
         gone, here, there = law(0.0, 0), law(float(rng.choice([0.0, 7.0, 1e9])), cap), law(-1e9, cap)
         assert losses([gone, here, there] if one_way else [here, gone, there]) <= float(search.epsilon) * (
@@ -207,7 +227,7 @@ def test_users_are_found_wherever_they_are(place: float) -> None:
     assert search is not None
     for _ in range(40):
         values = ((place + rng.normal(size=400)) * 2.0**-windows.exponent).astype(np.int64)
-        number = search.law(values, np.ones(400, dtype=np.int64), cap=1).draw(noise)
+        number = search.law(HeldLine(values, None), cap=1).draw(noise)
         assert windows.middle(number) == pytest.approx(place, abs=2.5)
 
 
@@ -241,8 +261,8 @@ def test_a_cap_costs_no_more_than_it_says(family: str) -> None:
         "zipf": np.maximum(40_000 // np.arange(1, 900), 1),
         "two": np.where(rng.random(899) < 0.3, 1000, 1),
     }[family]
-    laws = [search.law(np.append(counts, count)) for count in (1, 10_000, 2**40, 10, 9, 11)]
-    laws.append(search.law(counts))
+    laws = [search.law(Census.of(np.append(counts, count))) for count in (1, 10_000, 2**40, 10, 9, 11)]
+    laws.append(search.law(Census.of(counts)))
     for number in range(len(laws)):
         assert losses(laws[number:] + laws[:number]) <= float(search.epsilon) * (1 + 1e-9)
 
@@ -252,11 +272,11 @@ def test_a_cap_is_what_most_users_stay_below() -> None:
     search = CapSearch.plan(1000, largest=0.2)
     assert search is not None
     for records in (1, 2, 10, 16):
-        drawn = [int(CAPS[search.law(np.full(1000, records)).draw(noise)]) for _ in range(100)]
+        drawn = [int(CAPS[search.law(Census.of(np.full(1000, records))).draw(noise)]) for _ in range(100)]
         assert drawn.count(records) >= 98, "all users have as many records"
     zipf = np.maximum(40_000 // np.arange(1, 1001), 1)
     for _ in range(30):
-        cap = int(CAPS[search.law(rng.permutation(zipf)).draw(noise)])
+        cap = int(CAPS[search.law(Census.of(rng.permutation(zipf))).draw(noise)])
         assert 0.15 < (zipf > cap).mean() < 0.55
     assert CapSearch.plan(200, largest=0.2) is None
     # A small epsilon asks for more users to be cut, not for many times more users.

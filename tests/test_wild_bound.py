@@ -95,14 +95,14 @@ def wild_at(
     rungs = [0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, p, 0.9, 0.95, 0.98, 1.0 - 0.5 / n]
     total = 0.0
     for low, high in itertools.pairwise(rungs):
-        # The length lies between r(low) and 2^(2/8) r(high): how likely that is, by Theorem 2 (a) and (b).
+        # The length lies between r(low) and 2^(2/8) 32/31 r(high): how likely that is, by Theorem 2 (a) and (b).
         likely = 1.0
         if high < p:
             likely = min(1.0, math.exp(15.0 - min(nats * (p - high), 54.0)))
         if low > p:
             likely = min(1.0, 80.0 * math.exp(-min(nats * (low - p), 54.0)))
         start, length = shortest(quantile, low)
-        longest = 2.0**0.25 * shortest(quantile, high)[1]
+        longest = 2.0**0.25 * 32.0 / 31.0 * shortest(quantile, high)[1]
         per_length = division.deviations / (2.0 * _NORMAL.inv_cdf((1.0 + p) / 2.0))
         # The window may lie anywhere that it holds the interval; at the side away from the longer tail most is cut.
         middles = [start + length * shift for shift in (0.375, 0.5, 0.625)]
@@ -111,7 +111,7 @@ def wild_at(
         left = (_ALLOWED - _PLAIN) * error - cut
         strays = math.exp(-left / scale) if left > 0.0 else 1.0
         # A window beside all users has them all at one end of the bounds, and is withheld unless noise hides that.
-        empty = min(1.0, place.windows.count * math.exp(-float(place.epsilon) * n / 2.0 * low))
+        empty = min(1.0, place.windows.count * math.exp(-float(place.epsilon) * n / 2.0 * (low - 1.0 / 64.0)))
         hidden = math.exp(-0.1 * rest * n / 2.0)
         total += likely * (strays + empty * hidden)
     total += math.exp(15.0 - min(nats * (p - rungs[0]), 54.0))

@@ -20,10 +20,10 @@ from hubermean.mechanisms.counted import Count
 from hubermean.mechanisms.protocol import PublicFacts, Request
 from hubermean.mechanisms.tuned import PreparedTuned
 from hubermean.mechanisms.tuning_plan import TOO_FEW, Found, Planner, UnfitError, fitting_deviations
-from hubermean.mechanisms.tuning_steps import usable_means, usable_weights
+from hubermean.mechanisms.tuning_steps import MeansOnLine
 from hubermean.privacy import float_down
-from hubermean.tuning import LENGTHS, SHORTEST, SpreadSearch
-from hubermean.user_table import UserTable
+from hubermean.tuning import LENGTHS, SHORTEST, SpreadSearch, line_of
+from hubermean.user_table import PrivateTable
 
 _NOISE_IN_USERS = (
     2.25  # what the noise of a sum weighs, in users at the bounds, for one change and epsilon = 1
@@ -113,13 +113,13 @@ class LookFurther:
     def ready(self, found: Found) -> None:
         """Always: where users are too few nothing is sought."""
 
-    def law(self, table: UserTable, found: Found) -> Law:
+    def law(self, table: PrivateTable, found: Found) -> Law:
         search = self.search(found)
         if search is None:
             return Uniform(limit=1)
         assert found.cap is not None
-        weights = usable_weights(self.planner, table, found)
-        return search.law(usable_means(table, self.column), weights, cap=found.cap)
+        means = MeansOnLine(self.planner.request, self.column, found.cap)
+        return search.law(line_of(table, means), cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
         search = self.search(found)

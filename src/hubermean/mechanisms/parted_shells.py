@@ -24,7 +24,7 @@ from hubermean.mechanisms.shells import (
     possibly_largest,
     reductions,
 )
-from hubermean.tuning.line import HeldLine, Sketch, joint_marks
+from hubermean.tuning.line import HeldLine, Sketch, joint_survey
 
 FINENESS = 1 << 11
 """No more than one in so many users has a corner of a kind between two of the first points."""
@@ -104,7 +104,7 @@ class Crowd:
 
     def points(self, public: Public) -> IntArray:
         """Points between which few users have corners, from just before the grid to just after it."""
-        marks = joint_marks(self.sketches, FINENESS)
+        marks = joint_survey(self.sketches, FINENESS).marks
         edge = public.radius + 1
         corners = np.concatenate([[-edge, edge], marks - public.threshold, marks + public.threshold])
         return np.unique(np.clip(corners, -edge, edge))

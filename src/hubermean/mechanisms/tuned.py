@@ -17,6 +17,7 @@ import numpy as np
 
 from hubermean.errors import InputError, NotReleased
 from hubermean.laws import Gate, Law, NoisySum, Staged
+from hubermean.mechanisms.asked_once import asked_once
 from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.mechanisms.known_values import KnownValues
 from hubermean.mechanisms.protocol import Bounds, Known, Outcome, Prepared, PublicFacts, Request
@@ -27,7 +28,7 @@ from hubermean.mechanisms.weights import check_cap
 from hubermean.privacy import float_down
 from hubermean.spending import THE_MEAN, Spent
 from hubermean.tuning import LARGEST_TUNED_CAP
-from hubermean.user_table import PrivateTable, UserTable
+from hubermean.user_table import PrivateTable
 
 T = TypeVar("T")
 
@@ -191,10 +192,10 @@ class PreparedTuned(Prepared):
 
     def after_steps(self, table: PrivateTable, last: Callable[[Found], Law]) -> Law:
         """The steps on a table, then the law that what they find leads to."""
-        return self._law_of(self.steps, table.collected(), self.planner.start, last)
+        return self._law_of(self.steps, asked_once(table), self.planner.start, last)
 
     def _law_of(
-        self, steps: Sequence[Step], table: UserTable, found: Found, last: Callable[[Found], Law]
+        self, steps: Sequence[Step], table: PrivateTable, found: Found, last: Callable[[Found], Law]
     ) -> Law:
         if not steps:
             try:

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from hubermean.exact import rounded_means
 from hubermean.laws import Choice, Law, NoisySum, Uniform
 from hubermean.mechanisms.account import WEIGHT
+from hubermean.mechanisms.adding_parts import added_up
+from hubermean.mechanisms.protocol import Request
 from hubermean.mechanisms.tuning_plan import TIES, Found, Planner, UnfitError
 from hubermean.mechanisms.weights import user_weights
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import laplace_scale
-from hubermean.tuning import CAPS, SHORTEST, SpreadSearch
-from hubermean.user_table import IntArray, UserTable
+from hubermean.tuning import CAPS, SHORTEST, Census, HeldLine, SpreadSearch, Windows, line_of
+from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +36,7 @@ class Step(Protocol):
     def ready(self, found: Found) -> None:
         """InputError or UnfitError where it cannot be asked after what was found."""
 
-    def law(self, table: UserTable, found: Found) -> Law:
+    def law(self, table: PrivateTable, found: Found) -> Law:
         """The law of its answer."""
 
     def learn(self, found: Found, draw: Any) -> Found:
@@ -70,8 +72,8 @@ class CountUsers:
     def noise(self) -> NoiseLaw:
         return NoiseLaw(kind="laplace", scale=laplace_scale(self.planner.counting(None), sensitivity=1))
 
-    def law(self, table: UserTable, found: Found) -> NoisySum:
-        return NoisySum(position=[int((table.counts > 0).sum())], noise=self.noise)
+    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+        return NoisySum(position=[census_of(table).users], noise=self.noise)
 
     def learn(self, found: Found, draw: list[int]) -> Found:
         users = max(draw[0], 0)
@@ -93,8 +95,8 @@ class ChooseCap:
     def ready(self, found: Found) -> None:
         self.planner.cap_search(found.users or 0.0)
 
-    def law(self, table: UserTable, found: Found) -> Choice:
-        return self.planner.cap_search(found.users or 0.0).law(table.counts[table.counts > 0])
+    def law(self, table: PrivateTable, found: Found) -> Choice:
+        return self.planner.cap_search(found.users or 0.0).law(census_of(table))
 
     def learn(self, found: Found, draw: int) -> Found:
         spent = found.spent + self.planner.purse.of_choice(
@@ -118,9 +120,10 @@ class MeasureWeight:
         scale = laplace_scale(self.planner.counting(found.users), sensitivity=found.cap)
         return NoiseLaw(kind="laplace", scale=scale)
 
-    def law(self, table: UserTable, found: Found) -> NoisySum:
-        weights = usable_weights(self.planner, table, found)
-        return NoisySum(position=[sum(weights.tolist())], noise=self._noise(found))
+    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+        assert found.cap is not None
+        ((weight,),) = added_up(table, Weighing(self.planner.request, found.cap))
+        return NoisySum(position=[weight], noise=self._noise(found))
 
     def learn(self, found: Found, draw: list[int]) -> Found:
         assert found.cap is not None
@@ -143,10 +146,10 @@ class ChooseSpread:
     def ready(self, found: Found) -> None:
         """Always: the weight that was found is enough, or nothing would have been learned from it."""
 
-    def law(self, table: UserTable, found: Found) -> Choice:
+    def law(self, table: PrivateTable, found: Found) -> Choice:
         assert found.cap is not None
-        weights = usable_weights(self.planner, table, found)
-        return _spread_search(found).law(usable_means(table, self.column), weights, cap=found.cap)
+        means = MeansOnLine(self.planner.request, self.column, found.cap)
+        return _spread_search(found).law(line_of(table, means), cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
         search = _spread_search(found)
@@ -170,12 +173,12 @@ class LookBeyondTies:
         if found.spreads[self.column] < SHORTEST:
             self.planner.ties_search(found)
 
-    def law(self, table: UserTable, found: Found) -> Law:
+    def law(self, table: PrivateTable, found: Found) -> Law:
         if found.spreads[self.column] >= SHORTEST:
             return Uniform(limit=1)
         assert found.cap is not None
-        weights = usable_weights(self.planner, table, found)
-        return self.planner.ties_search(found).law(usable_means(table, self.column), weights, cap=found.cap)
+        means = MeansOnLine(self.planner.request, self.column, found.cap)
+        return self.planner.ties_search(found).law(line_of(table, means), cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
         if found.spreads[self.column] >= SHORTEST:
@@ -202,19 +205,11 @@ class ChoosePlace:
     def ready(self, found: Found) -> None:
         self.planner.place_search(self.column, found)
 
-    def law(self, table: UserTable, found: Found) -> Choice:
+    def law(self, table: PrivateTable, found: Found) -> Choice:
         assert found.cap is not None
         search = self.planner.place_search(self.column, found)
-        windows = search.windows
-        positions = rounded_means(
-            table.sums[self.column],
-            table.counts,
-            exponent=windows.exponent,
-            low=-windows.reach,
-            high=windows.reach,
-        )
-        weights = usable_weights(self.planner, table, found)
-        return search.law(positions[table.counts > 0], weights, cap=found.cap)
+        positions = PositionsOnLine(self.planner.request, self.column, found.cap, search.windows)
+        return search.law(line_of(table, positions), cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
         search = self.planner.place_search(self.column, found)
@@ -233,16 +228,68 @@ def _spread_search(found: Found) -> SpreadSearch:
     return found.division.spread
 
 
+# --- what parts of a table are asked ----------------------------------------------------------------------------------
+
+
+def census_of(table: PrivateTable) -> Census:
+    """How many records users have."""
+    return Census.together(table.each_part(_census))
+
+
+def _census(part: UserTable) -> Census:
+    return Census.of(part.counts)
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """The weight of the users with usable records."""
+
+    request: Request
+    cap: int
+
+    def __call__(self, part: UserTable) -> list[list[int]]:
+        weights = usable_weights(part, self.request, self.cap)
+        number = int((part.counts > 0).sum())
+        return [[number if weights is None else sum(weights.tolist())]]
+
+
+@dataclass(frozen=True)
+class MeansOnLine:
+    """Users with usable records at their means, as floats."""
+
+    request: Request
+    column: int
+    cap: int
+
+    def __call__(self, part: UserTable) -> HeldLine:
+        return HeldLine(usable_means(part, self.column), usable_weights(part, self.request, self.cap))
+
+
+@dataclass(frozen=True)
+class PositionsOnLine:
+    """Users with usable records at their means on the grid of windows."""
+
+    request: Request
+    column: int
+    cap: int
+    windows: Windows
+
+    def __call__(self, part: UserTable) -> HeldLine:
+        reach = self.windows.reach
+        positions = rounded_means(
+            part.sums[self.column], part.counts, exponent=self.windows.exponent, low=-reach, high=reach
+        )
+        return HeldLine(positions[part.counts > 0], usable_weights(part, self.request, self.cap))
+
+
 def usable_means(table: UserTable, column: int) -> Floats:
     """The means of users with usable records."""
     means = table.means if len(table.columns) == 1 else table.means[:, column]
     return means[table.counts > 0]
 
 
-def usable_weights(planner: Planner, table: UserTable, found: Found) -> IntArray:
-    """The weights of users with usable records."""
-    usable = table.counts > 0
-    if planner.request.per == "user":
-        return np.ones(int(usable.sum()), dtype=np.int64)
-    assert found.cap is not None
-    return user_weights(table, planner.request, found.cap)[usable]
+def usable_weights(table: UserTable, request: Request, cap: int) -> IntArray | None:
+    """The weights of users with usable records; None where each weighs one."""
+    if request.per == "user":
+        return None
+    return user_weights(table, request, cap)[table.counts > 0]

@@ -1,8 +1,10 @@
 """What other libraries make people guess, found privately: record cap, spread and place."""
 
-from hubermean.tuning.cap import CAPS, LARGEST_TUNED_CAP, CapSearch, public_cap, share_above
+from hubermean.tuning.cap import CAPS, LARGEST_TUNED_CAP, CapSearch, Census, public_cap, share_above
+from hubermean.tuning.lattice import heaviest
+from hubermean.tuning.line import HeldLine, Line, PartedLine, line_of
 from hubermean.tuning.place import PlaceSearch, Windows
-from hubermean.tuning.spread import LARGEST_SHARE, LENGTHS, PER_OCTAVE, SHORTEST, SpreadSearch, most_within
+from hubermean.tuning.spread import LARGEST_SHARE, LENGTHS, PER_OCTAVE, SHORTEST, SpreadSearch
 
 __all__ = [
     "CAPS",
@@ -12,10 +14,15 @@ __all__ = [
     "PER_OCTAVE",
     "SHORTEST",
     "CapSearch",
+    "Census",
+    "HeldLine",
+    "Line",
+    "PartedLine",
     "PlaceSearch",
     "SpreadSearch",
     "Windows",
-    "most_within",
+    "heaviest",
+    "line_of",
     "public_cap",
     "share_above",
 ]

@@ -7,13 +7,14 @@ many, or everybody would pay for noise that hides a user who is not there. Proof
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from hubermean.laws import Choice
-from hubermean.tuning.spread import IntArray
+from hubermean.tuning.line import IntArray
 
 LARGEST_TUNED_CAP = 2**20
 CAPS: IntArray = np.unique(np.rint(np.exp2(np.arange(20 * 8 + 1) / 8)).astype(np.int64))
@@ -41,6 +42,27 @@ def public_cap(counts: IntArray, share: float) -> int:
     return int(CAPS[fits[0]]) if len(fits) else LARGEST_TUNED_CAP
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Census:
+    """How many users have usable records, and how many have more of them than each cap of the grid; private."""
+
+    users: int
+    above: IntArray
+
+    @classmethod
+    def of(cls, counts: IntArray) -> Census:
+        """Of the counts of users, some of which may be zero."""
+        usable = np.sort(counts[counts > 0])
+        return cls(users=len(usable), above=len(usable) - np.searchsorted(usable, CAPS, side="right"))
+
+    @classmethod
+    def together(cls, parts: Sequence[Census]) -> Census:
+        return cls(
+            users=sum(part.users for part in parts),
+            above=np.sum([part.above for part in parts], axis=0, dtype=np.int64),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class CapSearch:
     """What is sought: the least cap above which lie no more than `per_cent` of the users, at the price `epsilon`."""
@@ -58,12 +80,10 @@ class CapSearch:
         part = 2.0 * _FAR_TOO_LARGE / (per_cent / _PARTS * max(n_users, 1.0))
         return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest else None
 
-    def law(self, counts: IntArray) -> Choice:
-        """A cap, by number; `counts` are those of users with usable records."""
-        ordered = np.sort(counts)
-        above = len(counts) - np.searchsorted(ordered, CAPS, side="right")
+    def law(self, census: Census) -> Choice:
+        """A cap, by number."""
         # By how much too many users lie above, in hundredths of a user: one user changes it by less than a hundred.
-        excess = _PARTS * above - self.per_cent * len(counts)
+        excess = _PARTS * census.above - self.per_cent * census.users
         costs = np.maximum(excess, 0)
         np.maximum(costs[1:], -excess[:-1], out=costs[1:])
         rate = self.epsilon / (2 * _PARTS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,15 +28,19 @@ class Sketch:
     cumulated: IntArray
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Survey:
+    """The weight of all users, and marks: places in ascending order that leave little weight between them; private."""
+
+    total: int
+    marks: Places
+
+
 class Line(Protocol):
     """What may be asked."""
 
-    @property
-    def total(self) -> int:
-        """The weight of all users."""
-
-    def marks(self, fineness: int) -> Places:
-        """At most 2 * fineness + 1 places, ascending: no gap between them holds more than 1/fineness of the weight.
+    def survey(self, fineness: int) -> Survey:
+        """At most 2 * fineness + 1 marks: no gap between them holds more than 1/fineness of the weight.
 
         Gaps are open, so users at a mark are in none; neither before the first mark nor after the last is there more.
         """
@@ -55,17 +58,13 @@ class HeldLine:
             self._places = np.sort(places)
             self._cumulated = np.arange(len(places) + 1)
         else:
-            order = np.argsort(places, kind="stable")
+            order = np.argsort(places)
             self._places = places[order]
             self._cumulated = np.concatenate([[0], np.cumsum(weights[order])])
 
-    @property
-    def total(self) -> int:
-        return int(self._cumulated[-1])
-
     def sketch(self, resolution: int) -> Sketch:
         """At most so many places: none of the gaps that they leave holds more than 1/resolution of the weight."""
-        total = self.total
+        total = int(self._cumulated[-1])
         # In whole numbers, rounded up; each aim is met by the first place up to which there is so much.
         aims = np.unique(-(-np.arange(1, resolution + 1) * total // resolution))
         met = np.searchsorted(self._cumulated[1:], aims[aims > 0])
@@ -74,8 +73,8 @@ class HeldLine:
             places=places, cumulated=self._cumulated[np.searchsorted(self._places, places, side="right")]
         )
 
-    def marks(self, fineness: int) -> Places:
-        return joint_marks([self.sketch(4 * fineness)], fineness)
+    def survey(self, fineness: int) -> Survey:
+        return joint_survey([self.sketch(4 * fineness)], fineness)
 
     def within(self, lows: Places, highs: Places) -> IntArray:
         ends = np.searchsorted(self._places, highs, side="right")
@@ -90,21 +89,13 @@ class PartedLine:
     def __init__(self, table: PrivateTable, of_part: Callable[[UserTable], HeldLine]) -> None:
         self._table = table
         self._of_part = of_part
-        self._marks: dict[int, Places] = {}
+        self._surveys: dict[int, Survey] = {}
 
-    @cached_property
-    def total(self) -> int:
-        return sum(self._table.each_part(_OfLine(self._of_part, _total)))
-
-    def marks(self, fineness: int) -> Places:
-        if fineness not in self._marks:
+    def survey(self, fineness: int) -> Survey:
+        if fineness not in self._surveys:
             sketches = self._table.each_part(_OfLine(self._of_part, _Sketching(4 * fineness)))
-            # The last place of a sketch has all weight of its part below or at it.
-            self.__dict__.setdefault(
-                "total", sum(int(one.cumulated[-1]) for one in sketches if len(one.places))
-            )
-            self._marks[fineness] = joint_marks(sketches, fineness)
-        return self._marks[fineness]
+            self._surveys[fineness] = joint_survey(sketches, fineness)
+        return self._surveys[fineness]
 
     def within(self, lows: Places, highs: Places) -> IntArray:
         weights = np.zeros(len(lows), dtype=np.int64)
@@ -113,8 +104,13 @@ class PartedLine:
         return weights
 
 
-def joint_marks(sketches: Sequence[Sketch], fineness: int) -> Places:
-    """The marks of all users from sketches of their parts with a resolution of four times the fineness or more.
+def line_of(table: PrivateTable, of_part: Callable[[UserTable], HeldLine]) -> Line:
+    """The users of a table on a line."""
+    return of_part(table) if isinstance(table, UserTable) else PartedLine(table, of_part)
+
+
+def joint_survey(sketches: Sequence[Sketch], fineness: int) -> Survey:
+    """The survey of all users from sketches of their parts with a resolution of four times the fineness or more.
 
     Let L be the weight that sketches know of up to a place: at most the weight there, and less by no more than
     1/resolution of all. Kept are the places at which L enters another of 2 * fineness equal shares. Up to the next one
@@ -122,15 +118,15 @@ def joint_marks(sketches: Sequence[Sketch], fineness: int) -> Places:
     """
     places = np.concatenate([sketch.places for sketch in sketches])
     if not len(places):
-        return places
+        return Survey(total=0, marks=places)
     known = np.concatenate([np.diff(sketch.cumulated, prepend=0) for sketch in sketches])
     order = np.argsort(places, kind="stable")
     places, known = places[order], np.cumsum(known[order])
     last = np.append(places[1:] != places[:-1], True)
     places, known = places[last], known[last]
     shares = 2 * fineness * known // known[-1]
-    kept: Places = places[np.diff(shares, prepend=0) > 0]
-    return kept
+    # The last place of a sketch has all weight of its part up to it.
+    return Survey(total=int(known[-1]), marks=places[np.diff(shares, prepend=0) > 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +138,6 @@ class _OfLine:
 
     def __call__(self, part: UserTable) -> Any:
         return self.question(self.of_part(part))
-
-
-def _total(line: HeldLine) -> int:
-    return line.total
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ import numpy as np
 
 from hubermean.errors import InputError
 from hubermean.laws import Choice
-from hubermean.tuning.spread import IntArray
+from hubermean.tuning.line import IntArray, Line
 
 _STEP_BITS = 12  # grid units between windows: at least 2^12
 _MOST_WINDOWS = 2**46
 _WRONG = math.log(1e5)  # nats: a window without any users is chosen once in a hundred thousand releases
 _RARELY_WRONG = math.log(1e2)
 _LOST = 0.1  # of the share: what the right window may hold less than the spread was meant to
+_TOLD_APART = 64  # windows that hold no more than one in so many parts of the weight are not told apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,24 +65,41 @@ class Windows:
     def largest_middle(self) -> float:
         return self.middle(self.count - 1)
 
-    def runs(self, positions: IntArray, weights: IntArray) -> tuple[IntArray, IntArray]:
+    def runs(self, line: Line, *, parts: int) -> tuple[IntArray, IntArray]:
         """(inside, sizes): the weight in every window, from left to right, as runs of windows that hold the same.
 
-        Formal guarantees: one user adds its weight to some windows and nothing to the others, and which these are
-        depends on that user alone.
+        What holds no more than one in so many parts of all weight counts as holding that.
+
+        Formal guarantees: a user that is added raises the weight that a window counts for by at least 0 and at most its
+        own (proofs/tuning.md, Lemma 3).
         """
-        first_end = -(self.count // 2) * self.step - self.length // 2  # of the leftmost window
-        offset = positions - first_end
+        survey = line.survey(parts)
+        least, numbers = survey.total // parts, self._holding(survey.marks)
+        starts = self._first_end + numbers * self.step
+        weights = line.within(starts, starts + self.length)
+        heavy = weights > least
+        numbers, weights = numbers[heavy], weights[heavy]
+        # All others count for the least; of two things said of a window the first is right.
+        cuts = np.concatenate([numbers, [0], numbers + 1])
+        counted = np.concatenate([weights, np.full(len(numbers) + 1, least)])
+        first, said = np.unique(cuts, return_index=True)
+        first, inside = first[first < self.count], counted[said][first < self.count]
+        new = np.diff(inside, prepend=-1) != 0
+        return inside[new], np.diff(np.append(first[new], self.count))
+
+    @property
+    def _first_end(self) -> int:
+        """Where the leftmost window begins."""
+        return -(self.count // 2) * self.step - self.length // 2
+
+    def _holding(self, marks: IntArray) -> IntArray:
+        """The numbers of the windows that hold a mark."""
+        offset = marks - self._first_end
         last = np.clip(offset // self.step, -1, self.count - 1)
         first = np.clip(-((self.length - offset) // self.step), 0, self.count)
-        held = first <= last
-        cuts = np.concatenate([first[held], last[held] + 1])
-        changes = np.concatenate([weights[held], -weights[held]])
-        starts, owner = np.unique(np.concatenate([[0], cuts]), return_inverse=True)
-        jumps = np.zeros(len(starts), dtype=np.int64)
-        np.add.at(jumps, owner[1:], changes)
-        inside, sizes = np.cumsum(jumps), np.diff(np.append(starts, self.count))
-        return inside[sizes > 0], sizes[sizes > 0]
+        shifts = np.arange(self.length // self.step + 1)
+        numbers = (first[:, np.newaxis] + shifts)[first[:, np.newaxis] + shifts <= last[:, np.newaxis]]
+        return np.unique(numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +140,8 @@ class PlaceSearch:
             part = largest if least <= largest else part
         return cls(windows=windows, epsilon=Fraction(part), one_way=one_way) if part <= largest else None
 
-    def law(self, positions: IntArray, weights: IntArray, *, cap: int) -> Choice:
-        """A window, by number; every weight is a whole number from 0 to cap."""
-        inside, sizes = self.windows.runs(positions, weights)
+    def law(self, line: Line, *, cap: int) -> Choice:
+        """A window, by number; positions are whole numbers, and so is every weight, from 0 to cap."""
+        inside, sizes = self.windows.runs(line, parts=_TOLD_APART)
         rate = self.epsilon / ((1 if self.one_way else 2) * cap)
         return Choice(costs=inside.max() - inside, sizes=sizes, rate=rate)

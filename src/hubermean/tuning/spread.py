@@ -1,16 +1,16 @@
 """The private spread: the length of an interval that holds most of the weight, wherever it lies.
 
-For a length b let inside_b be the largest weight of user means in any interval of that length. One user changes it by
-at most its weight, and it takes a sort and nothing else. An exponential mechanism over a public grid of lengths picks
-one that holds a share of all weight while a somewhat shorter one does not: so the choice is clear also where weights
-jump, as they do for values of a few kinds. Where even the shortest lengths hold it, users tie, and those are chosen: no
-spread was found. A base measure, which costs no privacy, breaks what ties are left. Proof: proofs/tuning.md.
+For a length b let inside_b be the largest weight of user means in any interval of that length (`lattice` says which
+there are). One user changes it by at most its weight, and it takes a sort and little else. An exponential mechanism
+over a public grid of lengths picks one that holds a share of all weight while a somewhat shorter one does not: so the
+choice is clear also where weights jump, as they do for values of a few kinds. Where even the shortest lengths hold it,
+users tie, and those are chosen: no spread was found. A base measure, which costs no privacy, breaks what ties are left.
+Proof: proofs/tuning.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.laws import Choice
+from hubermean.tuning.lattice import LEAST_PART, heaviest
+from hubermean.tuning.line import Line
 
 Floats = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -50,18 +52,6 @@ _FAR_TOO_LONG = math.log(1e3) + math.log(70.0)
 _NO_SPREAD = math.log(1e3) + 3.0
 _PRIOR = 100 * _DECAY + _NO_SPREAD  # nats that the data must say against the shortest lengths
 _GAP = 0.8  # of the share: by so much do much too short intervals fall behind, if values do not tie
-
-
-def most_within(values: Floats, cumulated: IntArray, length: float) -> int:
-    """The largest weight in any interval of the length; `values` in ascending order, `cumulated` weights from 0 on.
-
-    Formal guarantees: changes by at most a user's weight when that user is added or removed, for the floats that are
-    compared (proofs/tuning.md, Lemma 1).
-    """
-    if len(values) == 0:
-        return 0
-    ends = np.searchsorted(values, values + length, side="right")
-    return int((cumulated[ends] - cumulated[:-1]).max())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,22 +111,15 @@ class SpreadSearch:
         part = 2.0 * _FAR_TOO_LONG / ((1.0 - per_cent / _PER_CENT) * max(weight, 1.0))
         return cls(per_cent=per_cent, epsilon=Fraction(min(part, largest)))
 
-    def law(self, values: Floats, weights: IntArray, *, cap: int) -> Choice:
+    def law(self, line: Line, *, cap: int) -> Choice:
         """A length, by number; every weight is a whole number from 0 to cap."""
-        order = np.argsort(values, kind="stable")
-        ordered = values[order]
-        cumulated = np.concatenate([[0], np.cumsum(weights[order])])
-        aim = self.per_cent * int(cumulated[-1])
         rate = self.epsilon / (2 * _PER_CENT * cap)
         # Costs beyond this are not told apart.
         largest = math.ceil((_PRIOR + 40.0) / float(rate))
-
-        def passes(number: int) -> int:
-            """By how much the length of this number passes the share."""
-            inside = most_within(ordered, cumulated, float(LENGTHS[number]))
-            return min(max(_PER_CENT * inside - aim, -largest), largest)
-
-        passed = _non_decreasing(passes, len(LENGTHS))
+        aim = self.per_cent * line.survey(LEAST_PART).total
+        inside = heaviest(line, LENGTHS, least=(aim - largest) // _PER_CENT)
+        # By how much each length passes the share.
+        passed = np.clip(_PER_CENT * inside - aim, -largest, largest)
         costs = np.maximum(-passed, 0)
         np.maximum(costs[SHORTEST:], passed[:-SHORTEST], out=costs[SHORTEST:])
         # The base measure, as a cost that is the same for all data.
@@ -149,19 +132,3 @@ class SpreadSearch:
 def _largest_per_cent(weight: float, epsilon: float) -> int:
     """The largest share for which the interval would not reach out to all of the rest."""
     return math.floor((1.0 - 2.0 * _FAR_TOO_LONG / (epsilon * max(weight, 1.0))) * _PER_CENT)
-
-
-def _non_decreasing(function: Callable[[int], int], count: int) -> IntArray:
-    """All values of a non-decreasing function of 0, ..., count - 1; where both ends agree, so does what is between."""
-    values = np.empty(count, dtype=np.int64)
-    values[0], values[-1] = function(0), function(count - 1)
-    spans = [(0, count - 1)]
-    while spans:
-        low, high = spans.pop()
-        if values[low] == values[high]:
-            values[low:high] = values[low]
-        elif high - low > 1:
-            middle = (low + high) // 2
-            values[middle] = function(middle)
-            spans += [(low, middle), (middle, high)]
-    return values

@@ -1,0 +1,126 @@
+"""`tuned` on users in parts: each step has the law of the same users in one table, and the release takes few passes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from hubermean.laws import Staged
+from hubermean.mechanisms import PublicFacts, Request, Tuned
+from hubermean.mechanisms.counted import TunedCount
+from hubermean.mechanisms.protocol import Prepared
+from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.tuning import LENGTHS, HeldLine, PartedLine, heaviest
+from hubermean.user_table import UserTable
+from parted import CROWDS, PartedTable, crowds, plain, record_counts
+
+RELATIONS = ("replace-user", "add-remove")
+PERS = ("user", "record")
+
+
+def tuned(
+    table: UserTable, neighbors: str, per: str, mechanism: Any = None, *, delta: float = 0.0
+) -> Prepared:
+    request = Request.checked(table.columns, epsilon=1.0, delta=delta, per=per, neighbors=neighbors)
+    return (mechanism or Tuned()).prepare(request, PublicFacts.of(table, request.neighbors))
+
+
+def stages(law: Any, seed: int) -> list[Any]:
+    """What every stage of a law holds, for the draws of one seed."""
+    noise, found = InsecureSeededNoise(seed), []
+    while isinstance(law, Staged):
+        found.append(plain(law))
+        law = law.then(law.first.draw(noise))
+    return [*found, plain(law)]
+
+
+@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_every_step_on_parts_has_the_law_of_one_table(crowd: str, neighbors: str, per: str) -> None:
+    rng = np.random.default_rng(1)
+    for number in (1, 2, 7, 50):
+        table = UserTable.from_means(crowds(3_000, rng)[crowd], record_counts(3_000, rng))
+        prepared = tuned(table, neighbors, per)
+        parts = PartedTable.of(table, number, rng)
+        assert stages(prepared.law(parts), seed=number) == stages(prepared.law(table), seed=number)
+        assert parts.passes <= 12
+
+
+def test_the_steps_are_compared_to_the_end() -> None:
+    """Normal users go through all of them: users, cap, weight, spread, ties, place and the sums."""
+    rng = np.random.default_rng(2)
+    table = UserTable.from_means(rng.normal(size=3_000), record_counts(3_000, rng))
+    assert len(stages(tuned(table, "add-remove", "record").law(table), seed=1)) == 7
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("crowd", ["normal", "heavy tails", "most tie", "two far clusters", "uniform"])
+def test_passes_and_answers_stay_small_however_many_users_there_are(crowd: str, neighbors: str) -> None:
+    rng = np.random.default_rng(3)
+    for size, number in ((2_000, 2), (200_000, 60)):
+        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        prepared = tuned(table, neighbors, "record")
+        parts = PartedTable.of(table, number, rng)
+        assert stages(prepared.law(parts), seed=size) == stages(prepared.law(table), seed=size)
+        assert parts.passes <= 12
+        assert parts.largest_answer < 2**20
+        assert parts.largest_question < 2 * 2**20
+
+
+@pytest.mark.parametrize("mechanism", [Tuned(), TunedCount()])
+def test_the_same_noise_makes_the_same_release_of_parts(mechanism: Any) -> None:
+    rng = np.random.default_rng(4)
+    table = UserTable.from_means(rng.normal(size=(4_000, 2)) * [1.0, 50.0], record_counts(4_000, rng))
+    if isinstance(mechanism, TunedCount):
+        table = UserTable.from_means(rng.normal(size=4_000), record_counts(4_000, rng))
+    prepared = tuned(table, "add-remove", "record", mechanism, delta=1e-6)
+    for held in (table, table.taken(np.arange(4_000))):  # means as they were given, and exact sums
+        released = prepared.run(held, InsecureSeededNoise(5))
+        in_parts = prepared.run(PartedTable.of(held, 7, rng), InsecureSeededNoise(5))
+        assert (in_parts.values, in_parts.parameters) == (released.values, released.parameters)
+
+
+def lines(values: NDArray[Any], weights: NDArray[np.int64], rng: Generator) -> tuple[HeldLine, PartedLine]:
+    """The same users on a line, in one table and in parts."""
+    table = UserTable.from_means(values, weights)
+    return HeldLine(values, weights), PartedLine(PartedTable.of(table, 9, rng), _on_line)
+
+
+def _on_line(part: UserTable) -> HeldLine:
+    means = np.where(part.counts > 0, part.means, 0.0)
+    return HeldLine(means, part.counts)
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_marks_leave_little_weight_between_them(crowd: str) -> None:
+    rng = np.random.default_rng(6)
+    for size in (1, 5, 4_000):
+        values, weights = crowds(size, rng)[crowd], rng.integers(1, 50, size)
+        for line in lines(values, weights, rng):
+            for fineness in (1, 8, 64):
+                survey = line.survey(fineness)
+                assert survey.total == weights.sum()
+                assert len(survey.marks) <= 2 * fineness + 1
+                edges = np.concatenate([[-np.inf], survey.marks, [np.inf]])
+                gaps = [
+                    weights[(low < values) & (values < high)].sum() for low, high in itertools.pairwise(edges)
+                ]
+                assert max(gaps) * fineness <= survey.total
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_parts_have_the_heaviest_intervals_of_one_line(crowd: str) -> None:
+    rng = np.random.default_rng(7)
+    for size in (0, 1, 6, 2_000):
+        held, parted = lines(crowds(size, rng)[crowd], rng.integers(1, 50, size), rng)
+        for least in (0, 20 * size):
+            assert (
+                heaviest(held, LENGTHS, least=least).tolist()
+                == heaviest(parted, LENGTHS, least=least).tolist()
+            )
