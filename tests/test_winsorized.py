@@ -45,8 +45,9 @@ from worlds import table_of
 # --- the exact privacy loss -----------------------------------------------------------------------------------
 
 
-def all_costs(bins: Bins, values: np.ndarray) -> list[int]:
-    costs, sizes = bins.costs(values)
+def all_costs(bins: Bins, values: np.ndarray, beyond: int = 2**61) -> list[int]:
+    costs, sizes = bins.costs(bins.line(values), beyond=beyond)
+    assert (np.diff(costs) != 0).all()
     return np.repeat(costs, sizes).tolist()
 
 
@@ -115,7 +116,7 @@ def test_the_whole_first_stage_is_attained_where_costs_move_both_ways() -> None:
     tables = [UserTable.from_means([*fixed, last]) for last in (-999_999.0, 999_999.0)]
     run = prepared(tables[0], asked, tau=1.0, radius=1e6, choice_share=0.5)
     values = [run.coordinates(table, Rotation(signs=(1,)))[0] for table in tables]
-    costs = [run.bins.costs(one) for one in values]
+    costs = [run.bins.costs(run.bins.line(one), beyond=2**61) for one in values]
     with mp.workprec(200):
         rate = mpf(run.plan.rate.numerator) / run.plan.rate.denominator
         totals = [
@@ -310,6 +311,24 @@ def test_costs_count_the_users_beside_each_bin(values: list[int], half_width: in
     expected = [max(sum(at < j for at in places), sum(at > j for at in places)) for j in range(count)]
     assert all_costs(bins, np.array(values, dtype=np.int64)) == expected
     assert [bins.midpoint(j) for j in range(count)] == [low + (2 * j + 1) * half_width for j in range(count)]
+    for beyond in (1, 2, 5):
+        told_apart = [min(cost, min(expected) + beyond) for cost in expected]
+        assert all_costs(bins, np.array(values, dtype=np.int64), beyond) == told_apart
+
+
+@given(
+    values=st.lists(st.integers(-200, 200), min_size=1, max_size=12),
+    other=st.integers(-200, 200),
+    beyond=st.integers(1, 5),
+)
+@settings(max_examples=200, deadline=None)
+def test_costs_that_are_told_apart_change_by_at_most_one(values: list[int], other: int, beyond: int) -> None:
+    bins = Bins(half_width=5, count=30)
+    laws = [
+        np.array(all_costs(bins, np.array(users, dtype=np.int64), beyond))
+        for users in (values, [*values[1:], other], values[1:])
+    ]
+    assert max(np.abs(laws[0] - law).max() for law in laws) <= 1
 
 
 def test_bins_cover_the_radius_and_midpoints_reach_every_mean() -> None:

@@ -7,13 +7,20 @@ picks one. Everything is an integer on the public grid.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from hubermean.laws import Choice
+from hubermean.tuning import HeldLine, Line
 from hubermean.user_table import IntArray
+
+_LOST_MASS = 40.0
+_FINENESS = 1 << 11
+_FEW = 1 << 16  # users whose bins are brought together
+_NEVER = 1 << 61
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,26 +46,83 @@ class Bins:
         shifted //= 2 * self.half_width
         return np.clip(shifted, 0, self.count - 1, out=shifted)
 
-    def costs(self, values: IntArray) -> tuple[IntArray, IntArray]:
+    def costs(self, line: Line, *, beyond: int) -> tuple[IntArray, IntArray]:
         """(costs, sizes): the cost of every bin, from left to right, as runs of bins of equal cost.
 
+        `line` has users at the numbers of their bins, each with a weight of one. Costs that are above the least one by
+        more than `beyond` are not told apart from those that are above it by as much.
+
         Formal guarantees:
-        - at most 2 n + 1 runs, whatever the number of bins;
+        - at most 4 * beyond + 9 runs, and at most 2 n + 1, whatever the number of bins;
         - every cost changes by at most one when one value is replaced, added or removed
           (proofs/winsorized.md, Lemma 1).
         """
-        held, users = np.unique(self.indices(values), return_counts=True)
-        up_to = np.concatenate([[0], np.cumsum(users)])  # users in the first so many bins that hold any
-        total = int(up_to[-1])
+        middle = self._middle(line, beyond)
+        held, left, total = middle.bins, middle.left, middle.total
+        up_to = left + np.concatenate(
+            [[0], np.cumsum(middle.users)]
+        )  # users left of each bin that holds some
         # Odd runs are the bins that hold users, even runs the empty bins before, between and after them.
         costs = np.empty(2 * len(held) + 1, dtype=np.int64)
         sizes = np.ones_like(costs)
         costs[0::2] = np.maximum(up_to, total - up_to)
         costs[1::2] = np.maximum(up_to[:-1], total - up_to[1:])
-        sizes[0::2] = np.diff(np.concatenate([[-1], held, [self.count]])) - 1
-        return costs[sizes > 0], sizes[sizes > 0]
+        sizes[0::2] = np.diff(np.concatenate([[middle.first - 1], held, [middle.last + 1]])) - 1
+        costs, sizes = costs[sizes > 0], sizes[sizes > 0]
+        # Bins beside the middle cost more than can be told apart.
+        most = int(costs.min()) + beyond
+        costs = np.concatenate([[most], np.minimum(costs, most), [most]])
+        sizes = np.concatenate([[middle.first], sizes, [self.count - 1 - middle.last]])
+        costs, sizes = costs[sizes > 0], sizes[sizes > 0]
+        starts = np.flatnonzero(np.diff(costs, prepend=-1) != 0)
+        return costs[starts], np.add.reduceat(sizes, starts)
 
-    def law(self, values: IntArray, rate: Fraction) -> Choice:
+    def _middle(self, line: Line, beyond: int) -> Middle:
+        """Bins among which are all whose costs are told apart; closed in on until few enough of them hold users."""
+        first, last, left, right = 0, self.count - 1, 0, 0
+        few = max(_FEW, 8 * beyond)
+        while True:
+            inner = line.between(first, last)
+            survey = inner.survey(_FINENESS)
+            marks, total = survey.marks, left + survey.total + right
+            lows = np.concatenate([np.full(len(marks), first), marks])
+            up_to, here = np.split(inner.within(lows, np.concatenate([marks, marks])), 2)
+            before, after = left + up_to - here, right + survey.total - up_to
+            most = int(np.maximum(before, after).min(initial=total)) + beyond
+            # Up to a mark with so many users after it, and from one on with so many before it, bins cost the most.
+            low, high = int((after >= most).sum()), len(marks) - int((before >= most).sum())
+            loose = survey.total - int(here.sum()) if len(marks) else 0
+            if low > 0:
+                left = int(left + up_to[low - 1])
+                first = int(marks[low - 1]) + 1
+            if high < len(marks):
+                right = int(right + survey.total - up_to[high] + here[high])
+                last = int(marks[high]) - 1
+            shrunk = low > 0 or high < len(marks)
+            if loose + len(marks) <= few or not shrunk:
+                bins, users = line.between(first, last).places()
+                return Middle(first=first, last=last, left=left, total=total, bins=bins, users=users)
+
+    def line(self, values: IntArray) -> HeldLine:
+        """Users at the numbers of their bins."""
+        return HeldLine(self.indices(values), None)
+
+    def law(self, line: Line, rate: Fraction) -> Choice:
         """A bin, by number, with probability proportional to exp(-rate * cost)."""
-        costs, sizes = self.costs(values)
+        # What is not told apart has, together, probability about e^-40.
+        nats = math.log(self.count) + _LOST_MASS
+        beyond = _NEVER if rate == 0 else min(math.ceil(Fraction(nats) / rate), _NEVER)
+        costs, sizes = self.costs(line, beyond=beyond)
         return Choice(costs=costs, sizes=sizes, rate=rate)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Middle:
+    """Bins `first` to `last`: those of them that hold users, and how many users; `left` users lie before the first."""
+
+    first: int
+    last: int
+    left: int
+    total: int
+    bins: IntArray
+    users: IntArray

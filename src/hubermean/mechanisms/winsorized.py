@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hubermean.errors import InputError
 from hubermean.exact import rounded_means
 from hubermean.exact.sums import BLOCK
 from hubermean.laws import Independent, NoisySum, Staged
+from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.interval_choice import Bins
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.rotation import Rotation, padded_dimension
@@ -28,6 +30,7 @@ from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy.arguments import positive
 from hubermean.release import Interval
+from hubermean.tuning import HeldLine, line_of
 from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 MOST_BINS = 10**9
@@ -241,24 +244,35 @@ class PreparedWinsorized(Prepared):
 
     def law(self, table: PrivateTable) -> Staged:
         """A rotation drawn afresh; per coordinate a bin, then a noisy sum around its midpoint."""
-        return self._law(table.collected())
-
-    def _law(self, table: UserTable) -> Staged:
-        usable = table.counts > 0
-
-        def of_coordinate(coordinate: IntArray) -> Staged:
-            return Staged(
-                first=self.bins.law(coordinate[usable], self.plan.rate),
-                then=lambda bin_: NoisySum(
-                    position=[self.clipped_sum(table, coordinate, self.bins.midpoint(bin_))], noise=self.noise
-                ),
-            )
 
         def rotated(number: int) -> Independent:
             rotation = Rotation.numbered(number, len(self.request.columns))
-            return Independent(parts=map(of_coordinate, self.coordinates(table, rotation)))
+            if not isinstance(table, UserTable):
+                rows = range(len(rotation.signs))
+                return Independent(parts=map(partial(self._law_in_parts, table, rotation), rows))
+            return Independent(parts=map(partial(self._law, table), self.coordinates(table, rotation)))
 
         return Staged(first=Rotation.law(len(self.request.columns)), then=rotated)
+
+    def _law(self, table: UserTable, coordinate: IntArray) -> Staged:
+        """Of one coordinate."""
+
+        def around(bin_: int) -> NoisySum:
+            total = self.clipped_sum(table, coordinate, self.bins.midpoint(bin_))
+            return NoisySum(position=[total], noise=self.noise)
+
+        line = self.bins.line(coordinate[table.counts > 0])
+        return Staged(first=self.bins.law(line, self.plan.rate), then=around)
+
+    def _law_in_parts(self, table: PrivateTable, rotation: Rotation, row: int) -> Staged:
+        """The same, of users in parts."""
+
+        def around(bin_: int) -> NoisySum:
+            ((total,),) = added_up(table, ClippedSum(self, rotation, row, self.bins.midpoint(bin_)))
+            return NoisySum(position=[total], noise=self.noise)
+
+        line = line_of(table, BinsOnLine(self, rotation, row))
+        return Staged(first=self.bins.law(line, self.plan.rate), then=around)
 
     def outcome(self, draw: tuple[int, Sequence[tuple[int, Sequence[int]]]]) -> Outcome:
         """From the rotation, the chosen bins and the noisy sums to values."""
@@ -306,6 +320,33 @@ class PreparedWinsorized(Prepared):
             "noise_stddev": self.noise.stddev * spacing / (self.total_weight * math.sqrt(padded)),
         }
         return parameters
+
+
+@dataclass(frozen=True)
+class BinsOnLine:
+    """The users of a part with usable records at the numbers of their bins, in one coordinate."""
+
+    prepared: PreparedWinsorized
+    rotation: Rotation
+    row: int
+
+    def __call__(self, part: UserTable) -> HeldLine:
+        coordinate = self.prepared.coordinates(part, self.rotation)[self.row]
+        return self.prepared.bins.line(coordinate[part.counts > 0])
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """The clipped sum of a part's users, in one coordinate."""
+
+    prepared: PreparedWinsorized
+    rotation: Rotation
+    row: int
+    midpoint: int
+
+    def __call__(self, part: UserTable) -> list[list[int]]:
+        coordinate = self.prepared.coordinates(part, self.rotation)[self.row]
+        return [[self.prepared.clipped_sum(part, coordinate, self.midpoint)]]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -7,6 +7,7 @@ one pass and brings back little. Marks differ with the parts: they say where to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,12 +49,19 @@ class Line(Protocol):
     def within(self, lows: Places, highs: Places) -> IntArray:
         """The weight in each of the closed intervals."""
 
+    def between(self, low: Any, high: Any) -> Line:
+        """The users in a closed interval."""
+
+    def places(self) -> tuple[Places, IntArray]:
+        """All places of users, ascending, and the weight at each: for few users, or such as share few places."""
+
 
 class HeldLine:
     """Users on this machine, sorted once."""
 
     def __init__(self, places: Places, weights: IntArray | None) -> None:
         """`weights` None stands for weights of one."""
+        self._cumulated: IntArray
         if weights is None:
             self._places = np.sort(places)
             self._cumulated = np.arange(len(places) + 1)
@@ -82,6 +90,19 @@ class HeldLine:
         weights: IntArray = self._cumulated[np.maximum(ends, starts)] - self._cumulated[starts]
         return weights
 
+    def between(self, low: Any, high: Any) -> HeldLine:
+        start = int(np.searchsorted(self._places, low, side="left"))
+        stop = max(int(np.searchsorted(self._places, high, side="right")), start)
+        some = copy(self)
+        some._places = self._places[start:stop]
+        some._cumulated = self._cumulated[start : stop + 1] - self._cumulated[start]
+        return some
+
+    def places(self) -> tuple[Places, IntArray]:
+        places = np.unique(self._places)
+        up_to = self._cumulated[np.searchsorted(self._places, places, side="right")]
+        return places, np.diff(up_to, prepend=0)
+
 
 class PartedLine:
     """Users in parts; `of_part` is pickled and puts the users of a part on the line."""
@@ -102,6 +123,16 @@ class PartedLine:
         for part in self._table.each_part(_OfLine(self._of_part, _Weighing(lows, highs))):
             weights += part
         return weights
+
+    def between(self, low: Any, high: Any) -> PartedLine:
+        return PartedLine(self._table, _Between(self._of_part, low, high))
+
+    def places(self) -> tuple[Places, IntArray]:
+        parts = self._table.each_part(_OfLine(self._of_part, HeldLine.places))
+        places, owners = np.unique(np.concatenate([places for places, _ in parts]), return_inverse=True)
+        weights = np.zeros(len(places), dtype=np.int64)
+        np.add.at(weights, owners, np.concatenate([weights for _, weights in parts]))
+        return places, weights
 
 
 def line_of(table: PrivateTable, of_part: Callable[[UserTable], HeldLine]) -> Line:
@@ -138,6 +169,16 @@ class _OfLine:
 
     def __call__(self, part: UserTable) -> Any:
         return self.question(self.of_part(part))
+
+
+@dataclass(frozen=True)
+class _Between:
+    of_part: Callable[[UserTable], HeldLine]
+    low: Any
+    high: Any
+
+    def __call__(self, part: UserTable) -> HeldLine:
+        return self.of_part(part).between(self.low, self.high)
 
 
 @dataclass(frozen=True)
