@@ -21,6 +21,7 @@ from fuzz.oracle import found
 import hubermean as hm
 from hubermean import api
 from hubermean.ingest import user_table
+from hubermean.ingest.spark_table import SparkTable
 from hubermean.noise.insecure import InsecureSeededNoise
 from spark_cluster import running_cluster
 from spark_on_cluster import totals
@@ -79,15 +80,23 @@ def _exact(data: Any, **how: Any) -> hm.Release:
 
 
 @pytest.fixture
-def far(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Users stay on the executors, and releases draw from a seed."""
+def passes(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Users stay on the executors, releases draw from a seed, and what is asked of the executors is written down."""
     monkeypatch.setattr(api, "SystemNoise", lambda: InsecureSeededNoise(7))
+    made: list[Any] = []
+    each_part = SparkTable.each_part
+
+    def counted(self: SparkTable, look: Any) -> list[Any]:
+        made.append(look)
+        return each_part(self, look)
+
+    monkeypatch.setattr(SparkTable, "each_part", counted)
+    monkeypatch.delattr(SparkTable, "collected")
     spark.conf.set("spark.hubermean.driverUsers", "0")
-    yield
+    yield made
     spark.conf.unset("spark.hubermean.driverUsers")
 
 
-@pytest.mark.usefixtures("far")
 @pytest.mark.parametrize(
     "how",
     [
@@ -100,10 +109,24 @@ def far(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         {"per": "record", "neighbors": "add-remove"},
     ],
 )
-def test_the_released_bits_are_those_of_one_machine(spark: Any, people: Path, how: dict[str, Any]) -> None:
+def test_the_released_bits_are_those_of_one_machine(
+    spark: Any, people: Path, passes: list[Any], how: dict[str, Any]
+) -> None:
     frame = spark.read.parquet(str(people.parent))
     ask: dict[str, Any] = {"user": "u", "value": "v", "epsilon": 2.0, **how}
     assert hm.mean(frame, **ask).values == hm.mean(str(people), **ask).values
+    assert 1 <= len(passes) <= 12
+
+
+@pytest.mark.parametrize("mechanism", ["tested", "winsorized"])
+def test_other_mechanisms_work_on_the_executors_too(
+    spark: Any, people: Path, passes: list[Any], mechanism: str
+) -> None:
+    frame = spark.read.parquet(str(people.parent))
+    known = {"threshold": 20.0, "radius": 1000.0, "mechanism": mechanism}
+    release = hm.mean(frame, user="u", value="v", epsilon=2.0, delta=1e-6, per="user", **known)
+    assert release.value == pytest.approx(43.0, abs=2.0)
+    assert 1 <= len(passes) <= 12
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])

@@ -383,7 +383,7 @@ def _released(
             data, reading, grouping, request, mechanism, noise, statistic=statistic, payer=payer
         )
     table = reading.user_table(data, records=request.neighbors.counts_are_public)
-    return release_table(table.collected(), request, mechanism, noise, statistic=statistic, payer=payer)
+    return release_table(table, request, mechanism, noise, statistic=statistic, payer=payer)
 
 
 def mean_of_user_means(

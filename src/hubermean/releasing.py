@@ -17,7 +17,7 @@ from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
 from hubermean.spending import Payer, Price, Unpaid, not_above, whole_budget
 from hubermean.unsafe_timings import stage
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable
 
 _NOBODY = "there are no users: no record has a value in the user column; check its name"
 
@@ -26,7 +26,7 @@ UNPAID = Unpaid()
 
 
 def release_table(
-    table: UserTable,
+    table: PrivateTable,
     request: Request,
     mechanism: Mechanism,
     noise: NoiseSource,
