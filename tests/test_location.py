@@ -21,9 +21,10 @@ from hubermean.location import (
     integer_gradient,
     integer_huber_location,
 )
-from hubermean.location.blocks import Problem, sweep
+from hubermean.location.blocks import Problem
 from hubermean.location.certificate import certify
 from hubermean.location.direction import NEWTON_DIMENSION
+from hubermean.location.sweep import sweep
 
 
 def exact_minimisers(values, weights, thresholds) -> tuple[Fraction, Fraction]:

@@ -1,6 +1,6 @@
-"""One pass over the users in row blocks: distances, Huber weights, gradient, curvature, rounding error.
+"""One pass over the users in row blocks: their distances from a centre, and what rounding does to sums over them.
 
-Everything the solver and the certificates know about the data comes from this module, so the floating-point
+Everything the solver and the certificates know about the data comes through this module, so the floating-point
 model lives here too. Blocks hold about 2**16 numbers: temporaries stay in cache, the input is never copied
 and may be a memory map (`rows`). Notation as in the paper: user i has weight a_i, threshold T_i and mean y_i; at a
 centre p, u_i = y_i - p, r_i = |u_i|, w_i = min(1, T_i / r_i), and the gradient of the Huber loss is
@@ -176,102 +176,6 @@ def length(vector: Floats) -> float:
     if largest == 0.0 or not math.isfinite(largest):
         return largest
     return largest * float(np.linalg.norm(vector / largest))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """What one pass at `centre` found. `error` bounds |gradient - exact gradient| (proof 3.3)."""
-
-    centre: Floats
-    gradient: Floats
-    norm: float
-    error: float
-    pull: float  # sum a_i w_i, the curvature of the quadratic majoriser at the centre
-    influence: float  # upper bound on sum a_i min(r_i, T_i)
-    hessian: Floats | None
-
-    @property
-    def norm_bound(self) -> float:
-        """Upper bound on the norm of the exact gradient."""
-        return self.norm * SLACK + self.error
-
-    @property
-    def floor(self) -> float:
-        """Above this norm a step in float64 is sure to decrease the loss (proof 2.3)."""
-        size = length(self.centre)
-        return SLACK * 4.0 * (self.error + self.pull * UNIT * size)
-
-
-def sweep(problem: Problem, centre: Floats, *, hessian: bool) -> Sweep:
-    """Gradient, its error bound and (on request) the Hessian at `centre`, in one pass.
-
-    *Formal guarantees*
-    - |gradient - G(centre)| <= error for the points as float64, whatever the order of summation inside a
-      strip, with or without fused multiply-add (proof 3.3). The Hessian carries no guarantee and needs none.
-    - At r_i = T_i exactly both branches of the loss agree; no case distinction is made on rounded numbers.
-    """
-    d = problem.dimension
-    high, low, spare, back = np.zeros(d), np.zeros(d), np.empty(d), np.empty(d)
-    curvature = np.zeros((d, d)) if hessian else None
-    pull = influence = 0.0
-    pull_buffer = np.empty(min(problem.n_users, block_rows(d)))
-    for block in blocks(problem, centre):
-        pulls = pull_buffer[: block.distances.shape[0]]
-        # w = T / max(r, T): exactly 1 inside the threshold, and never a division by zero.
-        np.maximum(block.distances, block.thresholds, out=pulls)
-        np.divide(block.thresholds, pulls, out=pulls)
-        if block.weights is not None:
-            np.multiply(pulls, block.weights, out=pulls)
-        pull += float(np.add.reduce(pulls))
-        influence += float(pulls @ block.distances)
-        part = _strip_sum(pulls, block.offsets)
-        # Compensated over blocks (Knuth's two-sum), so that the error does not grow with n (proof 3.3):
-        # total = high + part, back = total - high, low += (high - (total - back)) + (part - back). In place, since
-        # in wide data these are as long as a block.
-        total = np.add(high, part, out=spare)
-        np.subtract(total, high, out=back)
-        part -= back
-        np.subtract(total, back, out=back)
-        np.subtract(high, back, out=back)
-        back += part
-        low += back
-        high, spare = total, high
-        if curvature is not None:
-            outside = np.flatnonzero(block.distances > block.thresholds)
-            if outside.size:
-                scaled = block.offsets[outside]
-                scaled *= (np.sqrt(pulls[outside]) / block.distances[outside])[:, None]
-                curvature -= scaled.T @ scaled
-    if curvature is not None:
-        curvature.flat[:: d + 1] += pull
-    gradient = -(high + low)
-    influence = influence * SLACK + problem.total_weight_bound * math.sqrt(d) * LOST_DISTANCE
-    return Sweep(
-        centre=centre,
-        gradient=gradient,
-        norm=length(gradient),
-        error=gradient_error(problem.n_users, d, influence),
-        pull=pull,
-        influence=influence,
-        hessian=curvature,
-    )
-
-
-def _strip_sum(pulls: Floats, offsets: Floats) -> Floats:
-    """sum_i pulls_i offsets_i by strips of STRIP_ROWS: short sums keep the error bound short."""
-    size, d = offsets.shape
-    whole = size - size % STRIP_ROWS
-    if whole == 0:
-        return np.asarray(pulls @ offsets)
-    rows = pulls[:whole].reshape(-1, STRIP_ROWS)
-    if d == 1:
-        strips = np.einsum("ij,ij->i", rows, offsets[:whole].reshape(-1, STRIP_ROWS))[:, None]
-    else:
-        strips = np.matmul(rows[:, None, :], offsets[:whole].reshape(-1, STRIP_ROWS, d))[:, 0, :]
-    part = np.add.reduce(strips, axis=0)
-    if whole < size:
-        part += pulls[whole:] @ offsets[whole:]
-    return np.asarray(part)
 
 
 def attainable_gradient(

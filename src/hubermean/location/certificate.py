@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubermean.location.blocks import SLACK, UNIT, Problem, Sweep, blocks, distance_bounds, sweep
+from hubermean.location.blocks import SLACK, UNIT, Problem, blocks, distance_bounds
 from hubermean.location.rows import Floats
+from hubermean.location.sweep import Sweep, sweep
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from collections import deque
 
 import numpy as np
 
-from hubermean.location.blocks import Sweep, length
+from hubermean.location.blocks import length
 from hubermean.location.rows import Floats
+from hubermean.location.sweep import Sweep
 
 # Up to here forming the Hessian costs a few gradient passes at most, and Newton needs fewer passes overall.
 NEWTON_DIMENSION = 192
@@ -44,10 +45,17 @@ class Directions:
         direction = _newton(here) if here.hessian is not None else self._quasi_newton(here)
         if direction is None or not np.all(np.isfinite(direction)):
             return None
-        # Where the loss is nearly flat the model asks for absurd steps. influence / pull is a mean distance
-        # in which a user counts with a_i w_i: a length scale that far outliers cannot inflate.
-        proposed, longest = length(direction), 4.0 * here.influence / here.pull
+        proposed, longest = length(direction), self.longest(here)
         return direction if proposed <= longest else direction * (longest / proposed)
+
+    @staticmethod
+    def longest(here: Sweep) -> float:
+        """How long a step may be: where the loss is nearly flat the model asks for absurd ones.
+
+        influence / pull is a mean distance in which a user counts with a_i w_i: a length that far outliers cannot
+        inflate.
+        """
+        return 4.0 * here.influence / here.pull
 
     def _quasi_newton(self, here: Sweep) -> Floats:
         """Two-loop recursion (Nocedal 1980); the initial model is the majoriser's curvature."""

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hubermean.errors import InputError
-from hubermean.location.blocks import SLACK, UNIT, Problem, Sweep, length, sweep
+from hubermean.location.blocks import SLACK, UNIT, Problem, length
 from hubermean.location.certificate import certify
 from hubermean.location.direction import Directions
 from hubermean.location.rows import BLOCK_ELEMENTS, Floats, Rows
+from hubermean.location.sweep import Sweep, sweep
 
 # Candidates tried along one direction before the step that cannot fail is taken.
 LINE_TRIES = 8
@@ -151,7 +152,7 @@ def _line_step(problem: Problem, directions: Directions, here: Sweep, record: fl
     step = 1.0
     for _ in range(LINE_TRIES):
         there = sweep(problem, here.centre + step * direction, hessian=directions.uses_hessian)
-        if there.norm <= 0.5 * record or _decreases(problem, here, there):
+        if there.norm <= 0.5 * record or decreases(here, there, total_weight=problem.total_weight):
             return there
         slope = float(there.gradient @ direction)
         # A slope within its own rounding error says that the best step is near, not that it lies further on.
@@ -169,7 +170,7 @@ def _line_step(problem: Problem, directions: Directions, here: Sweep, record: fl
     return None
 
 
-def _decreases(problem: Problem, here: Sweep, there: Sweep) -> bool:
+def decreases(here: Sweep, there: Sweep, *, total_weight: float) -> bool:
     """Whether F(here) - F(there) >= SUFFICIENT |gradient|^2 / total weight is certain (proof 2.2).
 
     F(p) - F(q) >= G(q).(p - q) + |G(p) - G(q)|^2 / (2 L) for a convex F whose gradient has Lipschitz constant
@@ -180,10 +181,15 @@ def _decreases(problem: Problem, here: Sweep, there: Sweep) -> bool:
     change = max(0.0, length(here.gradient - there.gradient) / SLACK - errors)
     linear = float(there.gradient @ back)
     # Error of the gradient, then of the product itself.
-    linear -= SLACK * length(back) * (there.error + 2.0 * (problem.dimension + 2) * UNIT * there.norm)
+    linear -= SLACK * length(back) * (there.error + 2.0 * (back.size + 2) * UNIT * there.norm)
     # All divided by |gradient|, so that no square leaves the range of floats.
-    quadratic = change * (change / here.norm) / (2.0 * problem.total_weight_bound)
-    return bool(linear / here.norm + quadratic >= SLACK * SUFFICIENT * here.norm / problem.total_weight)
+    quadratic = change * (change / here.norm) / (2.0 * total_weight * SLACK)
+    return bool(linear / here.norm + quadratic >= SLACK * SUFFICIENT * here.norm / total_weight)
+
+
+def sample_size(dimension: int) -> int:
+    """How many users are enough to find a start from."""
+    return min(SAMPLE_ROWS, max(SAMPLE_LEAST, SAMPLE_ELEMENTS // dimension))
 
 
 def _start(problem: Problem) -> Floats:
@@ -193,7 +199,7 @@ def _start(problem: Problem) -> Floats:
     (the paper's common case): one pass to find it and one to confirm it.
     """
     n, d = problem.points.shape
-    most = min(SAMPLE_ROWS, max(SAMPLE_LEAST, SAMPLE_ELEMENTS // d))
+    most = sample_size(d)
     if problem.weights is None:
         chosen = np.arange(0, n, -(-n // most))
         masses = np.ones(chosen.size)
