@@ -17,6 +17,7 @@ from hubermean.mechanisms.tested import PreparedTested
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import gated_noise
 from hubermean.relations import Neighbors
+from parted_tested import parted
 from smooth_pairs import Array, BrokenPromiseError, T, World, hockey_stick
 
 # (epsilon, delta, reserve / epsilon): short tests, so that worlds of some dozen users have a say.
@@ -180,10 +181,11 @@ class Side:
     margin: int
 
 
-def side(setup: Setup, world: World) -> Side:
+def side(setup: Setup, world: World, *, n_parts: int | None = None) -> Side:
+    """With its users on this machine, or in so many parts."""
     plan = setup.plan
     table = world.table()
-    located = setup.geometry.locate(*setup.geometry.users(table, setup.prepared.request, setup.prepared.cap))
+    located = setup.prepared.locate(table if n_parts is None else parted(table, n_parts))
     if located.total_weight and not located.certified:
         raise BrokenPromiseError("the solver missed its rate")
     passes, place, sigma = law_of(setup.prepared.gate(located, plan))

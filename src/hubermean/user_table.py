@@ -40,9 +40,9 @@ class PrivateTable(Protocol):
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         """One pass over all users, part by part: what `look` makes of each part, which must be small.
 
-        Every user is in one part, and there is at least one part, which may be empty. How many parts there are, how
-        large they are and which users share one means nothing and may differ from pass to pass. `look` may run on
-        another machine: it is pickled, and so is what it returns.
+        Every user is in one part, with the same numbers in every pass. There is at least one part, which may be empty.
+        How many parts there are, how large they are and which users share one means nothing and may differ from pass to
+        pass. `look` may run on another machine: it is pickled, and so is what it returns.
         """
 
     def collected(self) -> UserTable:

@@ -9,7 +9,9 @@ section 1 and Lemma 1.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -41,24 +43,54 @@ def check_lengths(**lengths: float) -> None:
             )
 
 
+class DeepWeight(Protocol):
+    """How much users weigh, and those of them that lie well inside their threshold; private."""
+
+    @property
+    def total_weight(self) -> int: ...
+
+    def weight_beyond(self, depth: float) -> int:
+        """The total weight of the users at least this deep, exactly."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Located:
+class Located(ABC):
     """Where the users are; private in every field.
 
     Attributes:
         centre: the computed Huber location.
-        depths: T - |y - c| of each user with a usable record, as computed.
-        weights: their weights, or None for ones.
         total_weight: W, the sum of the weights.
         certified: whether the gradient at the centre is at most `Geometry.gradient_rate` times W; always so
             (proofs/huber-location.md, Corollary 2.5) unless there are no users.
     """
 
     centre: Floats = field(repr=False)
-    depths: Floats = field(repr=False)
-    weights: Integers | None = field(repr=False)
     total_weight: int = field(repr=False)
     certified: bool = field(repr=False)
+
+    @abstractmethod
+    def at_depths(self, depths: Floats) -> DeepWeight:
+        """What is to be known of users at these depths, which rise, and at no others; at most one pass."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldUsers(Located):
+    """Users on this machine, with the depth of each.
+
+    Attributes:
+        depths: T - |y - c| of each user with a usable record, as computed.
+        weights: their weights, or None for ones.
+    """
+
+    depths: Floats = field(repr=False)
+    weights: Integers | None = field(repr=False)
+
+    def at_depths(self, depths: Floats) -> HeldUsers:
+        return self
+
+    def weight_beyond(self, depth: float) -> int:
+        deep = self.depths >= depth
+        return int(np.count_nonzero(deep)) if self.weights is None else int(self.weights[deep].sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +147,11 @@ class Geometry:
             return points, None
         return points, user_weights(table, request, cap)[usable]
 
-    def locate(self, points: Rows, weights: Integers | None) -> Located:
+    def locate(self, points: Rows, weights: Integers | None) -> HeldUsers:
         """The centre of the users and their depths; without users the centre is 0."""
         if len(points) == 0:
             nobody = np.zeros(0)
-            return Located(
+            return HeldUsers(
                 centre=np.zeros(self.dimension),
                 depths=nobody,
                 weights=weights,
@@ -129,7 +161,7 @@ class Geometry:
         total = len(points) if weights is None else int(weights.sum())
         gradient = self.gradient_rate * total
         found = small_gradient(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
-        return Located(
+        return HeldUsers(
             centre=found.point,
             depths=self.depths(points, found.point),
             weights=weights,

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.mechanisms.geometry import UP, Geometry, Located
+from hubermean.mechanisms.geometry import UP, DeepWeight, Geometry, Located
 from hubermean.noise import LARGEST_SCALE
 from hubermean.privacy import GatedNoise, gated_noise
 
@@ -22,7 +22,7 @@ from hubermean.privacy import GatedNoise, gated_noise
 _RESERVES = (0.003, 0.01, 0.02, 0.04, 0.07, 0.12, 0.2, 0.35)
 _DEEPEST = 0.9  # the margin may reach so far into the threshold
 _GRID_BITS = 44  # the noise is about 2^44 grid units wide
-MOST_USERS = 2**40  # more do not fit a memory
+MOST_USERS = 2**40  # a hundred times as many as there are people
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,24 +134,23 @@ class MarginPlan:
         """
         if not located.certified:
             return 0
+        deep = located.at_depths(np.array([changes * self.step for changes in range(self.test.margin + 1)]))
         low, high = 0, self.test.margin
         for _ in range(
             self.test.margin.bit_length()
         ):  # as many turns whatever the data; the last may change nothing
             middle = (low + high + 1) // 2
-            if self._holds(middle, located, geometry):
+            if self._holds(middle, deep, geometry):
                 low = middle
             else:
                 high = max(middle - 1, low)
         return low
 
-    def _holds(self, changes: int, located: Located, geometry: Geometry) -> bool:
+    def _holds(self, changes: int, deep: DeepWeight, geometry: Geometry) -> bool:
         """Whether the certificate survives so many changes; monotone, so that bisection finds the last."""
         extra = changes * self.weight_cap
-        solved = geometry.gradient_rate * float(located.total_weight + extra) <= self.gradient_cap
-        deep = located.depths >= changes * self.step
-        mass = int(np.count_nonzero(deep)) if located.weights is None else int(located.weights[deep].sum())
-        return solved and mass >= self.curvature + extra
+        solved = geometry.gradient_rate * float(deep.total_weight + extra) <= self.gradient_cap
+        return solved and deep.weight_beyond(changes * self.step) >= self.curvature + extra
 
 
 @lru_cache(maxsize=64)

@@ -190,6 +190,7 @@ class PreparedSmooth(Prepared):
         return (min(noise, self.radius),) * len(self.request.columns)
 
     def law(self, table: PrivateTable) -> NoisySum:
+        # Its bound is a maximum over the depths of all users, sorted: on one machine.
         position, sigma = self.statistic(table.collected())
         return NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=sigma))
 

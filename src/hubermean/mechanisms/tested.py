@@ -25,13 +25,14 @@ from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
 from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
 from hubermean.mechanisms.margin import MOST_USERS, MarginPlan, TotalWeight, least_users
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.spread_users import Reading, locate
 from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import laplace_scale
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
 from hubermean.spending import Spent
-from hubermean.user_table import PrivateTable, UserTable
+from hubermean.user_table import PrivateTable
 
 SHARE = 0.9
 # A prediction counts on users within so much less than the threshold: with one of three deviations, those within two,
@@ -224,7 +225,7 @@ class PreparedTested(Prepared):
         return f"{users * self.cap:,} records (at most {self.cap:,} per user count)"
 
     def law(self, table: PrivateTable) -> Law:
-        located = self.locate(table.collected())
+        located = self.locate(table)
         if self.weighing is None:
             return self.gate(located, self._public_plan())
         return Staged(
@@ -248,8 +249,8 @@ class PreparedTested(Prepared):
             "with a margin, the answer moves by at most alpha sigma": moved if max(margins) > 0 else 0.0,
         }
 
-    def locate(self, table: UserTable) -> Located:
-        return self.geometry.locate(*self.geometry.users(table, self.request, self.cap))
+    def locate(self, table: PrivateTable) -> Located:
+        return locate(table, Reading(geometry=self.geometry, request=self.request, cap=self.cap))
 
     def gate(self, located: Located, plan: MarginPlan | None) -> Gate:
         """The coin and the noisy centre behind it; without a plan the coin never passes."""
