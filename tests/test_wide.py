@@ -231,7 +231,10 @@ def peak_of(run: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("hostile", [False, True])
-def test_memory_does_not_follow_the_size_of_the_means(dtype: Any, hostile: bool, tmp_path: Path) -> None:
+def test_memory_does_not_follow_the_size_of_the_means(
+    dtype: Any, hostile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubermean.location.threads.processors", lambda: 2)
     n, d = 600, 20_000
     means = np.memmap(tmp_path / "means", dtype=dtype, mode="w+", shape=(n, d))
     means[:] = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
@@ -240,8 +243,9 @@ def test_memory_does_not_follow_the_size_of_the_means(dtype: Any, hostile: bool,
         means[::2, 5] = math.nan
     known = {"threshold": 200.0, "radius": 300.0, "mechanism": "smooth"}
     peak = peak_of(lambda: hm.mean_of_user_means(means, epsilon=1.0, delta=1e-6, **known))
-    # A few dozen rows: the sample for the start, the solver's memory, names and released numbers as Python objects.
-    assert peak < 100 * 8 * d
+    # A few dozen rows: the sample for the start, the solver's memory, names and released numbers as Python objects; and
+    # a block with its copy per thread.
+    assert peak < 120 * 8 * d
 
 
 @pytest.mark.slow

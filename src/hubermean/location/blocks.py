@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,12 +35,16 @@ LOST_DISTANCE = 2.0**-510
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A weighted Huber location problem: `points` is (n, d), the others are scalars or (n,)."""
+    """A weighted Huber location problem: `points` is (n, d), the others are scalars or (n,).
+
+    `distances`, if there, receives those of the users from the centre of the latest pass, shape (n,).
+    """
 
     points: Rows
     weights: Floats | None
     thresholds: float | Floats
     total_weight: float
+    distances: Floats | None = None
 
     @property
     def n_users(self) -> int:
@@ -54,6 +58,16 @@ class Problem:
     def total_weight_bound(self) -> float:
         """An upper bound on the exact sum of the weights: the Lipschitz constant of the gradient."""
         return self.total_weight * SLACK
+
+    def part(self, share: slice) -> Problem:
+        """Of users in succession; the total weight stays that of all."""
+        return replace(
+            self,
+            points=self.points.part(share),
+            weights=None if self.weights is None else self.weights[share],
+            thresholds=self.thresholds if isinstance(self.thresholds, float) else self.thresholds[share],
+            distances=None if self.distances is None else self.distances[share],
+        )
 
     @staticmethod
     def build(
@@ -127,11 +141,12 @@ def blocks(problem: Problem, centre: Floats) -> Iterator[Block]:
     n, d = problem.points.shape
     rows = min(n, block_rows(d))
     offset_buffer = np.empty((rows, d))
-    distance_buffer = np.empty(rows)
+    distance_buffer = np.empty(rows if problem.distances is None else 0)
     for start in range(0, n, rows):
         size = min(rows, n - start)
         window = slice(start, start + size)
-        offsets, distances = offset_buffer[:size], distance_buffer[:size]
+        offsets = offset_buffer[:size]
+        distances = distance_buffer[:size] if problem.distances is None else problem.distances[window]
         # Not-a-number and infinity may enter here; they are refused just below, not warned about.
         with np.errstate(invalid="ignore", over="ignore"):
             np.subtract(problem.points.read(window, offsets), centre, out=offsets)

@@ -10,7 +10,7 @@ distance to the exact minimiser.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -61,13 +61,16 @@ def small_gradient(
     weights: npt.ArrayLike | None = None,
     thresholds: npt.ArrayLike,
     tolerance: float = 0.0,
+    distances: Floats | None = None,
 ) -> SmallGradient:
     """`huber_location` without the bound on the distance to the minimiser, for who needs the gradient only.
 
-    That bound takes one more pass as a rule, and dozens where the loss is nearly flat.
+    That bound takes one more pass as a rule, and dozens where the loss is nearly flat. `distances`, an array of one
+    number per user, is overwritten with their distances from the point, as computed (proof 3.2).
     """
     problem, _ = Problem.build(points, weights, thresholds)
-    found, _ = _descend(problem, tolerance)
+    # The pass at the point that is returned is always the last one.
+    found, _ = _descend(replace(problem, distances=distances), tolerance)
     return SmallGradient(point=found.centre, norm_bound=found.norm_bound)
 
 
@@ -91,7 +94,7 @@ def huber_location(
       floor = 4 (rounding error of the gradient + rounding of the point) (2.4); `attainable_gradient` bounds
       that from public numbers. There is no iteration cap: each step either halves the smallest gradient
       seen or decreases the loss by a certified amount.
-    - Deterministic for a given input order, numpy build and number of BLAS threads; the bounds hold for any.
+    - Deterministic for a given input order, numpy build and number of threads; the bounds hold for any.
     - Edge cases: one user gives that user; users of weight zero never matter; points that are not
       finite, thresholds that are not positive and a total weight of zero raise InputError.
 

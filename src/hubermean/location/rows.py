@@ -16,12 +16,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hubermean.location.threads import shared_out
+
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
 BLOCK_ELEMENTS = 2**16
 STRIP_ROWS = 128
-LEAST_ROWS = 4
+LEAST_ROWS = 8
 
 # Numbers beyond are taken for this one where a row is shrunk, so that the sum of its squares is finite.
 _HUGE = 2.0**400
@@ -55,18 +57,24 @@ class Rows:
         """The chosen rows, finite, those farther than `radius` from 0 shrunk to it up to rounding; one pass."""
         rows = cls(array=array, chosen=chosen)
         n, d = rows.shape
+        shrunk = shared_out(lambda share: rows.part(share)._factors(radius), n, d)
+        return cls(array=array, chosen=chosen, factors=np.concatenate(shrunk))
+
+    def _factors(self, radius: float) -> Floats:
+        """What brings each row into the ball; 1 for those that are in it."""
+        n, d = self.shape
         factors = np.ones(n)
         size = min(max(n, 1), block_rows(d))
         buffer = np.empty((size, d))
         for start in range(0, n, size):
             window = slice(start, min(start + size, n))
-            part = rows.read(window, buffer)
+            part = self.read(window, buffer)
             squares = np.clip(part, -_HUGE, _HUGE, out=buffer[: len(part)])
             np.multiply(squares, squares, out=squares)
             square = _sum_over_columns(squares)
             far = np.flatnonzero(square > radius * radius)
             factors[start + far] = radius / np.sqrt(square[far])
-        return cls(array=array, chosen=chosen, factors=factors)
+        return factors
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -75,6 +83,13 @@ class Rows:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def part(self, share: slice) -> Rows:
+        """Rows in succession, where they are."""
+        factors = None if self.factors is None else self.factors[share]
+        if self.chosen is None:
+            return Rows(array=self.array[share], factors=factors)
+        return Rows(array=self.array, chosen=self.chosen[share], factors=factors)
 
     def __getitem__(self, which: slice | Positions) -> Floats:
         """Some of the rows, in an array of their own."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks, gradient_error, length
 from hubermean.location.rows import Floats, block_rows
 from hubermean.location.sums import Compensated, added_up, strip_sum
+from hubermean.location.threads import shared_out
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -141,5 +142,10 @@ def sweep(problem: Problem, centre: Floats, *, hessian: bool) -> Sweep:
 
     At r_i = T_i exactly both branches of the loss agree; no case distinction is made on rounded numbers.
     """
-    sums = Sums.of(problem, centre, hessian=hessian)
+    shares = shared_out(
+        lambda share: Sums.of(problem.part(share), centre, hessian=hessian),
+        problem.n_users,
+        problem.dimension,
+    )
+    sums = shares[0] if len(shares) == 1 else Sums.added(shares)
     return Sweep.of(sums, centre, n_users=problem.n_users, total_weight_bound=problem.total_weight_bound)

@@ -160,10 +160,14 @@ class Geometry:
             )
         total = len(points) if weights is None else int(weights.sum())
         gradient = self.gradient_rate * total
-        found = small_gradient(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
+        depths = np.empty(len(points))
+        found = small_gradient(
+            points, weights=weights, thresholds=self.threshold, tolerance=gradient, distances=depths
+        )
+        np.subtract(self.threshold, depths, out=depths)
         return HeldUsers(
             centre=found.point,
-            depths=self.depths(points, found.point),
+            depths=depths,
             weights=weights,
             total_weight=total,
             certified=found.norm_bound <= gradient,

@@ -284,7 +284,8 @@ class PreparedTested(Prepared):
             "noise": "discrete Gaussian",
             "noise_stddev": plan.noise_stddev,
         }
-        noisy = [float(place * Fraction(2) ** plan.exponent) for place in draw]
+        # The nearest float to each point of the grid: scaling by a power of two is exact.
+        noisy = [math.ldexp(place, plan.exponent) for place in draw]
         rule = NoiseInterval(centre=tuple(noisy), noise_stddev=plan.noise_stddev)
         # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
