@@ -22,7 +22,7 @@ from hubermean.location.rows import Floats
 from hubermean.location.sweep import Sweep
 
 _SECTIONS = 32  # into which what is left of a line is cut
-# So many numbers, about, a part may return; but one place alone is too few.
+# So many numbers, about, a part may return; but one place alone is too few. Where all goes well few are enough.
 _ANSWER_ELEMENTS, _FEWEST_PLACES = 2**15, 4
 
 
@@ -45,11 +45,15 @@ def small_gradient_in_rounds(crowd: Crowd, start: Floats, *, tolerance: float) -
     """
     directions = Directions(start.size)
     (here,) = crowd.sweeps([start], hessian=directions.uses_hessian)
-    record, rest = here.norm, None
+    record, rest, fast = here.norm, None, True
     while here.norm_bound > tolerance and here.norm > here.floor:
-        most = _places_each(directions, start.size, 1 if rest is None else 2)
-        lines = [_proposed(directions, here, most), *([] if rest is None else [rest.cut(most)])]
+        if fast:  # the next direction will do as well
+            lines = [_proposed(directions, here, _FEWEST_PLACES)]
+        else:
+            most = _places_each(directions, start.size, 1 if rest is None else 2)
+            lines = [_proposed(directions, here, most), *([] if rest is None else [rest.cut(most)])]
         there, rest = _round(crowd, directions, here, record, lines)
+        fast = there.norm <= 0.25 * here.norm
         directions.learn(here, there)
         if there.norm <= 0.5 * record:
             record = there.norm
@@ -110,9 +114,7 @@ def _round(
                 end.norm <= 0.5 * record or decreases(here, end, total_weight=crowd.total_weight)
             ):
                 best, least = (end, line.rest(here, mine, position)), loss
-    there, rest = best
-    # A step that made the gradient much smaller was long enough: the next direction will do as well.
-    return there, None if there.norm <= 0.25 * here.norm else rest
+    return best
 
 
 def _places_each(directions: Directions, size: int, lines: int) -> int:
