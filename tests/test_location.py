@@ -242,12 +242,12 @@ def test_many_users_about_to_leave_their_quadratic_zone_certify_nothing(d):
 
 def test_gradient_error_does_not_grow_with_the_number_of_blocks(monkeypatch):
     monkeypatch.setattr("hubermean.location.rows.BLOCK_ELEMENTS", 1)
-    values = np.full(3000, 2.0**-54)
+    values = np.full(80_000, 2.0**-61)  # also a whole strip of them is lost beside 1
     values[0] = 1.0
     problem, _ = Problem.build(values, None, 10.0)
     found = sweep(problem, np.zeros(1), hessian=False)
     exact = -sum(map(Fraction, values.tolist()))
-    assert abs(Fraction(float(found.gradient[0])) - exact) <= Fraction(found.error) < Fraction(1, 10**14)
+    assert abs(Fraction(float(found.gradient[0])) - exact) <= Fraction(found.error) < Fraction(2, 10**14)
 
 
 @pytest.mark.parametrize(

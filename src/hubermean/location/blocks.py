@@ -181,7 +181,7 @@ def gradient_error(n_users: int, dimension: int, influence: float) -> float:
     """Bound on |computed - exact gradient| where sum_i a_i min(r_i, T_i) <= influence (proof 3.3)."""
     rows = min(n_users, block_rows(dimension))
     strips = -(-rows // STRIP_ROWS) + 1
-    roundings = 0.5 * dimension + 10.0 + min(rows, STRIP_ROWS) + strips
+    roundings = 0.5 * dimension + 10.0 + min(n_users, STRIP_ROWS) + strips
     return roundings * UNIT * SLACK * influence + 4.0 * n_users * dimension * TINY
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks, gradient_error, length
-from hubermean.location.rows import Floats, block_rows
+from hubermean.location.rows import STRIP_ROWS, Floats, block_rows
 from hubermean.location.sums import Compensated, added_up, strip_sum
 from hubermean.location.threads import shared_out
 
@@ -45,6 +45,7 @@ class Sums:
         force = Compensated(d)
         curvature = np.zeros((d, d)) if hessian else None
         pull = influence = 0.0
+        gathered, rows = None, 0
         pull_buffer = np.empty(min(problem.n_users, block_rows(d)))
         for block in blocks(problem, centre):
             pulls = pull_buffer[: block.distances.shape[0]]
@@ -55,13 +56,21 @@ class Sums:
                 np.multiply(pulls, block.weights, out=pulls)
             pull += float(np.add.reduce(pulls))
             influence += float(pulls @ block.distances)
-            force.add(strip_sum(pulls, block.offsets))
+            part = strip_sum(pulls, block.offsets)
+            # Blocks of few long rows are gathered first: to compensate for every one costs as much as the rest.
+            gathered = part if gathered is None else np.add(gathered, part, out=gathered)
+            rows += pulls.size
+            if rows >= STRIP_ROWS:
+                force.add(gathered)
+                gathered, rows = None, 0
             if curvature is not None:
                 outside = np.flatnonzero(block.distances > block.thresholds)
                 if outside.size:
                     scaled = block.offsets[outside]
                     scaled *= (np.sqrt(pulls[outside]) / block.distances[outside])[:, None]
                     curvature += scaled.T @ scaled
+        if gathered is not None:
+            force.add(gathered)
         return cls(force=force.total(), pull=pull, influence=influence, outside=curvature)
 
     @classmethod
