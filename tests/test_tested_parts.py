@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hubermean.location.blocks import SLACK, UNIT, gradient_error
 from hubermean.location.sections import MOST_PASSES
 from hubermean.location.sums import added_up
 from hubermean.mechanisms import Known, PublicFacts, Request, Smooth
@@ -302,3 +303,15 @@ def test_sums_of_parts_are_added_without_loss() -> None:
     assert added_up(parts).tolist() == [1.0 + 1000 * 2.0**-54] * 2
     assert parts[0].tolist() == [1.0, 1.0]
     assert added_up([np.array([0.1, -0.0])]).tolist() == [0.1, 0.0]
+
+
+@pytest.mark.parametrize("n", [1, 2, 100, 2**16, 2**33])
+@pytest.mark.parametrize("radius", [1e-30, 1.0, 1e8, 1e13])
+@pytest.mark.parametrize("cap", [1, 2**22])
+def test_the_rate_of_the_gradient_is_what_the_sections_ask_for(n: int, radius: float, cap: int) -> None:
+    """Lemma 2.7 of proofs/huber-location.md, whose premise bounds the number of passes."""
+    geometry = Geometry.choose(threshold=1.0, radius=radius, dimension=1)
+    for weight in {n, n * cap}:
+        error = gradient_error(n, 1, SLACK * geometry.threshold * weight)
+        asked = 5.0 * error + 8.0 * weight * UNIT * SLACK * geometry.clamp
+        assert asked <= geometry.gradient_rate * weight
