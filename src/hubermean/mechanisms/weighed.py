@@ -41,7 +41,7 @@ class PreparedWeighed(Prepared):
         return self.tested.users_to_audit()
 
     def law(self, table: PrivateTable) -> Staged:
-        located = self.tested.locate(table.collected())
+        located = self.tested.locate(table)
         weighing = self.tested.weighing
         assert weighing is not None
         # An audit asks for many measured weights; few columns are kept, so that wide data needs no more memory.
