@@ -13,6 +13,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hubermean.mechanisms.shell_questions import (
+    Candidates,
+    CornersWithin,
+    Evaluate,
+    LargestReductions,
+    Outermost,
+    Overview,
+    Several,
+)
 from hubermean.mechanisms.shells import (
     Gradient,
     IntArray,
@@ -21,10 +30,8 @@ from hubermean.mechanisms.shells import (
     LargestOfUnequal,
     Users,
     narrowed,
-    possibly_largest,
-    reductions,
 )
-from hubermean.tuning.line import HeldLine, Sketch, joint_survey
+from hubermean.tuning.line import Sketch, joint_survey
 
 FINENESS = 1 << 11
 """No more than one in so many users has a corner of a kind between two of the first points."""
@@ -57,7 +64,7 @@ class Public:
 
 def parted_shell_ends(ask: Ask, public: Public) -> tuple[IntArray, IntArray]:
     """What `shell_ends` and `flat_shell_ends` give for all users together."""
-    crowd = Crowd.of(ask(_Overview()))
+    crowd = Crowd.of(ask(Overview(resolution=4 * FINENESS)))
     points = crowd.points(public)
     if public.flat:
         knots = Knots.of(points, ask(Evaluate(points)))
@@ -83,12 +90,6 @@ def parted_shell_ends(ask: Ask, public: Public) -> tuple[IntArray, IntArray]:
 
 
 # --- an overview ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Overview:
-    def __call__(self, users: Users) -> tuple[int, Sketch]:
-        return len(users.idle), HeldLine(users.values, None).sketch(4 * FINENESS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -124,117 +125,6 @@ class Crowd:
             low=int(places[low]) if low < len(places) else None,
             high=int(places[::-1][high]) if high < len(places) else None,
         )
-
-
-# --- what parts are asked ------------------------------------------------------------------------------------------
-
-
-class Several:
-    """Several questions in one pass."""
-
-    def __init__(self, *questions: Callable[[Users], Any]) -> None:
-        self._questions = questions
-
-    def __call__(self, users: Users) -> tuple[Any, ...]:
-        return tuple(question(users) for question in self._questions)
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluate:
-    """G at ascending points, and how many corners lie strictly between each and the next, users at one place once."""
-
-    points: IntArray
-
-    def __call__(self, users: Users) -> tuple[IntArray, IntArray]:
-        return Gradient(users).at(self.points), self._corners(users)
-
-    def _corners(self, users: Users) -> IntArray:
-        places = _distinct(users.values)
-        numbers = np.zeros(len(self.points) - 1, dtype=np.int64)
-        for shift in (-users.threshold, users.threshold):
-            before = np.searchsorted(places, self.points[1:] - shift, side="left")
-            numbers += before - np.searchsorted(places, self.points[:-1] - shift, side="right")
-        return numbers
-
-
-@dataclass(frozen=True, eq=False)
-class CornersWithin:
-    """The corners strictly within open intervals; of more than `most` in one, that many in even distances."""
-
-    lefts: IntArray
-    rights: IntArray
-    most: int
-
-    def __call__(self, users: Users) -> IntArray:
-        places = _distinct(users.values)
-        found = []
-        for shift in (-users.threshold, users.threshold):
-            first = np.searchsorted(places, self.lefts[0] - shift, side="right")
-            found.append(places[first : np.searchsorted(places, self.rights[-1] - shift)] + shift)
-        corners = np.unique(np.concatenate(found))
-        starts = np.searchsorted(corners, self.lefts, side="right")
-        numbers = np.searchsorted(corners, self.rights, side="left") - starts
-        taken = np.minimum(numbers, self.most)
-        owner = np.repeat(np.arange(len(taken)), taken)
-        rank = np.arange(len(owner)) - np.repeat(np.cumsum(taken) - taken, taken)
-        # The middle of each of as many equal runs; where all are taken, each itself.
-        chosen: IntArray = corners[starts[owner] + (2 * rank + 1) * numbers[owner] // (2 * taken[owner])]
-        return chosen
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outermost:
-    """The `depth` smallest values up to `low` and the `depth` largest from `high` on; None stands for no limit."""
-
-    depth: int
-    low: int | None
-    high: int | None
-
-    def __call__(self, users: Users) -> tuple[IntArray, IntArray]:
-        values = users.values
-        until = len(values) if self.low is None else int(np.searchsorted(values, self.low, side="right"))
-        start = 0 if self.high is None else int(np.searchsorted(values, self.high, side="left"))
-        return values[: min(until, self.depth)], values[max(start, len(values) - self.depth) :]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LargestReductions:
-    """The `depth` largest reductions at a point, and those of the mirrored users at another."""
-
-    point: int
-    mirrored_point: int
-    depth: int
-
-    def __call__(self, users: Users) -> tuple[IntArray, IntArray]:
-        upper, lower = reductions(users, self.point), reductions(users.mirrored(), self.mirrored_point)
-        return np.sort(upper)[::-1][: self.depth], np.sort(lower)[::-1][: self.depth]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidates:
-    """(values, weights) of users that may be among the `depth` largest reductions up to a point, where `least` do."""
-
-    last: int
-    mirrored_last: int
-    least: int | None
-    mirrored_least: int | None
-    depth: int
-
-    def __call__(self, users: Users) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
-        return (
-            self._of_side(users, self.last, self.least),
-            self._of_side(users.mirrored(), self.mirrored_last, self.mirrored_least),
-        )
-
-    def _of_side(self, users: Users, last: int, least: int | None) -> tuple[IntArray, IntArray]:
-        assert users.weights is not None
-        near = possibly_largest(users, last, self.depth, least)
-        return users.values[near], users.weights[near]
-
-
-def _distinct(ascending: IntArray) -> IntArray:
-    different: IntArray = ascending[np.diff(ascending, prepend=ascending[:1] - 1) != 0]
-    return different
 
 
 # --- what is known -------------------------------------------------------------------------------------------------
