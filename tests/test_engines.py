@@ -118,10 +118,13 @@ def test_decimals_of_many_digits_behind_the_point_are_read_as_floats(made: Maker
 
 @pytest.mark.parametrize("made", ["arrow", "spark"], indirect=True)  # Parquet has no durations, but integers
 def test_durations_are_added_in_microseconds(made: Maker) -> None:
-    micros = [0, 1, -1, 86_400_000_000, 123_456_789_012, None, -999_999]
+    half_a_year = (
+        180 * 86_400_000_000
+    )  # from winter to summer, whatever the clocks of a session's time zone do
+    micros = [0, 1, -1, 86_400_000_000, 123_456_789_012, None, -999_999, half_a_year, 2**62 + 1, -(2**63)]
     stored = pa.array(micros, type=pa.duration("us"))
     values = [None if one is None else Fraction(one, 10**6) for one in micros]
-    _agrees(made, [1, 1, 2, 2, 3, 3, 3], {"v": (stored, values)})
+    _agrees(made, [1, 1, 2, 2, 3, 3, 3, 4, 5, 6], {"v": (stored, values)})
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from hubermean.errors import InputError
-from hubermean.ingest.columns import Schema, ValueColumn
+from hubermean.ingest.columns import ColumnType, Schema, ValueColumn
 from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
 from hubermean.ingest.session import quietly
 from hubermean.ingest.spark_frame import NOT_TO_BE_HAD, declared_type, quiet, spark_frame
 from hubermean.ingest.spark_sql import SparkSql
-from hubermean.ingest.spark_table import SparkTable
+from hubermean.ingest.spark_table import SparkTable, let_go
 from hubermean.user_table import PrivateTable
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ class SparkSource:
         table = SparkTable(grouped, values, n_users)
         # Counts of records are asked for where they are public, and then needed here.
         if records or n_users <= _driver_users(grouped.sparkSession, values):
-            return table.collected()
+            try:
+                return table.collected()
+            finally:  # an error that is kept keeps the table
+                let_go(grouped)
         return table
 
     def entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
@@ -116,9 +120,12 @@ class SparkSource:
             grouped = grouped.coalesce(
                 _PIECES_PER_CORE * grouped.sparkSession.sparkContext.defaultParallelism
             )
-            grouped = grouped.persist()
             lost = " OR ".join(f"{name} IS NULL" for name in _sum_names(values)[1:]) or "false"
-            found = grouped.selectExpr("count(*)", f"count_if(usable > 0 AND ({lost}))").first()
+            try:
+                found = grouped.persist().selectExpr("count(*)", f"count_if(usable > 0 AND ({lost}))").first()
+            except BaseException:  # an interrupt, say: what was made until then may not stay either
+                let_go(grouped)
+                raise
             assert found is not None
             if not found[1]:
                 return grouped, int(found[0])
@@ -197,7 +204,21 @@ class SparkEngine:
         with quiet():
             frame = quietly(lambda: spark_frame(data), NOT_TO_BE_HAD, foreign=True)
             types = {field.name: declared_type(field.dataType) for field in frame.schema.fields}
-            yield SparkSource(frame, roles, Schema(types=types, dialect=_SQL))
+            durations = [name for name in roles.values if name in types and types[name].id == "interval"]
+            if durations:
+                frame = quietly(lambda: _in_microseconds(frame, durations), NOT_TO_BE_HAD, foreign=True)
+                types |= dict.fromkeys(durations, ColumnType(id="bigint", name="BIGINT"))
+            units = dict.fromkeys(durations, Fraction(1, 10**6))
+            yield SparkSource(frame, roles, Schema(types=types, dialect=_SQL, units=units))
+
+
+def _in_microseconds(frame: DataFrame, durations: Sequence[str]) -> DataFrame:
+    """Durations as integers, as DuckDB has those of data frames."""
+    from pyspark.sql import functions
+
+    return frame.withColumns(
+        {name: functions.expr(_SQL.microseconds(_SQL.identifier(name))) for name in durations}
+    )
 
 
 ENGINE = SparkEngine()

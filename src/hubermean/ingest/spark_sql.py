@@ -16,7 +16,7 @@ _WORD = 10**18
 _EXACT = Context(prec=60)
 _LARGEST_STEPS = 9.2e18  # leaves room for the rounding of the range
 _INFINITY = "CAST('Infinity' AS DOUBLE)"
-_EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+_MICROSECONDS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000}
 
 
 class SparkSql:
@@ -33,12 +33,21 @@ class SparkSql:
         return f"try_cast(trim({column}) AS DOUBLE)"
 
     def number(self, column: str, kind: str) -> str:
-        if kind == "interval":
-            micros = f"(unix_micros(CAST({_EPOCH} + {column} AS TIMESTAMP)) - unix_micros(CAST({_EPOCH} AS TIMESTAMP)))"
-            return f"(CAST({micros} AS DOUBLE) / 1000000.0D)"
         if kind == "boolean":
             return f"CAST(CAST({column} AS INT) AS DOUBLE)"
         return f"CAST({column} AS DOUBLE)"
+
+    def microseconds(self, duration: str) -> str:
+        """A duration as the integer it is stored as; reading sees such columns as integers with a unit.
+
+        Field by field: a point in time less another would depend on the clocks of the session's time zone.
+        """
+        duration = f"CAST({duration} AS INTERVAL DAY TO SECOND)"
+        whole = " + ".join(
+            f"CAST(extract({field} FROM {duration}) AS BIGINT) * {size}L"
+            for field, size in _MICROSECONDS.items()
+        )
+        return f"({whole} + CAST(extract(SECOND FROM {duration}) * 1000000 AS BIGINT))"
 
     def times(self, number: str, factor: float) -> str:
         return f"({number} * {_double(factor)})"

@@ -35,7 +35,7 @@ class SparkTable:
         self.n_users = n_users
         self._grouped = grouped
         self._values = tuple(values)
-        weakref.finalize(self, _let_go, grouped)
+        weakref.finalize(self, let_go, grouped)
 
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         work = _Work(self._values, look)
@@ -84,6 +84,7 @@ class _Work:
         return pickle.loads(made)
 
 
-def _let_go(grouped: DataFrame) -> None:
+def let_go(grouped: DataFrame) -> None:
+    """Have the executors forget it."""
     with contextlib.suppress(Exception):  # the session may be gone
         grouped.unpersist()
