@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,26 @@ def test_files_and_tables_are_read_by_spark_if_asked_to(spark: Any, people: Path
         assert release.value == pytest.approx(43.0, abs=0.2)
 
 
+def test_a_pattern_in_the_working_folder_is_no_name_of_a_table(
+    spark: Any, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(people.parent)
+    for data in ("part-*.parquet", "part-1.parquet"):
+        assert user_table(data, engine="spark", user="u", value="v").n_users > 0
+    with pytest.raises(hm.InputError, match="there is no file"):
+        user_table("part-9.parquet", engine="spark", user="u", value="v")
+
+
+def test_a_session_that_is_active_in_another_thread_is_used_and_not_broken(spark: Any, people: Path) -> None:
+    spark.read.parquet(str(people.parent)).createOrReplaceTempView("people")
+
+    def n_users() -> int:
+        return user_table("people", engine="spark", user="u", value="v").n_users
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        assert elsewhere.submit(n_users).result() == n_users()
+
+
 def test_groups_are_released_from_spark(spark: Any) -> None:
     data = in_spark(spark)(
         pa.table({"u": list(range(300)), "g": ["a", "b", "c"] * 100, "v": [1.0, 2.0, 3.0] * 100})
@@ -167,17 +188,24 @@ def test_groups_are_released_from_spark(spark: Any) -> None:
     assert [round(row.value, 3) for row in table][:2] == [1.0, 2.0]
 
 
-_FAILING = "assert_true(u < 10, 'secret 4711')"
+_FAILING = "CAST(assert_true(u < 10, 'secret 4711') AS DOUBLE) AS v"
+_IN_A_SAMPLE = "u IN (SELECT id FROM (SELECT id FROM range(9)) TABLESAMPLE (50 PERCENT))"
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda frame: frame.selectExpr("u", "v + rand() AS v"), "made by chance"),
+        (lambda frame: frame.sample(0.5, seed=1), "made by chance"),
+        (lambda frame: frame.where(_IN_A_SAMPLE), "made by chance"),
         (lambda frame: frame.selectExpr("u", "v", "v AS V"), "one name"),
+        (
+            lambda frame: frame.selectExpr("collate(CAST(u AS STRING), 'UTF8_LCASE') AS u", "v"),
+            "cannot identify users",
+        ),
         (lambda frame: frame.selectExpr("u", "CAST(v AS STRING) AS v"), "has no mean"),
         (
-            lambda frame: frame.selectExpr("u", "CAST(assert_true(u < 10, 'secret 4711') AS DOUBLE) AS v"),
+            lambda frame: frame.selectExpr("u", _FAILING),
             "could not be read",
         ),
     ],
@@ -217,4 +245,31 @@ def test_nothing_is_kept_by_the_executors_after_a_release(spark: Any, people: Pa
     hm.mean(
         spark.read.parquet(str(people.parent)), user="u", value="v", epsilon=1, bounds=(0, 100), per="user"
     )
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+@pytest.mark.parametrize("by", [{}, {"by": "g", "keys": [1, 2]}])
+def test_nothing_is_kept_by_the_executors_after_a_failure(
+    spark: Any, people: Path, by: dict[str, Any]
+) -> None:
+    data = spark.read.parquet(str(people.parent)).selectExpr("u", "CAST(u % 3 AS INT) AS g", _FAILING)
+    with pytest.raises(hm.InputError, match="could not be read"):
+        hm.mean(data, user="u", value="v", epsilon=1, bounds=(0, 100), **by)
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+
+
+def test_nothing_is_kept_by_the_executors_after_an_interrupt(
+    spark: Any, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = spark.read.parquet(str(people.parent))
+    looked = type(frame).first
+
+    def interrupted(self: Any) -> None:
+        looked(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(frame), "first", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        user_table(frame, user="u", value="v")
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0

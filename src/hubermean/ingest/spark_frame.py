@@ -40,21 +40,43 @@ def spark_frame(data: Any) -> DataFrame:
     if frame.isStreaming:
         raise InputError("a stream has no end; write it to a table first")
     # What is looked at several times, or made anew after a worker is lost, must stay the same.
-    if not frame._jdf.queryExecution().analyzed().deterministic():
+    plan = frame._jdf.queryExecution().analyzed()
+    if not plan.deterministic() or _draws_rows(plan):
         raise InputError("the data frame is made by chance (rand() or the like); write it to a table first")
     return frame
+
+
+def _draws_rows(plan: Any) -> bool:
+    """Whether a plan samples: the seed is fixed, but which rows it takes follows from their order."""
+    parts = [plan]
+    while parts:
+        part = parts.pop()
+        if part.nodeName() == "Sample":
+            return True
+        for more in (part.children(), part.subqueries()):
+            parts += [more.apply(place) for place in range(more.size())]
+    return False
 
 
 def _named(name: str) -> DataFrame:
     session = _session()
     if "://" in name:
         return session.read.option("mergeSchema", "true").parquet(name)
-    if "/" not in name and not os.path.exists(name) and session.catalog.tableExists(name):
+    if "/" not in name and not os.path.exists(name) and _is_table(session, name):
         return session.table(name)
     files = FileSet.find(name)
     if files.kind != "parquet":
         raise InputError("Spark reads Parquet files and tables here; leave engine out for text files")
     return session.read.option("mergeSchema", "true").parquet(*files.paths)
+
+
+def _is_table(session: SparkSession, name: str) -> bool:
+    from pyspark.errors import ParseException
+
+    try:
+        return session.catalog.tableExists(name)
+    except ParseException:  # part-*.parquet is no name of a table
+        return False
 
 
 def _session() -> SparkSession:
@@ -70,6 +92,8 @@ def _session() -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if SparkContext._active_spark_context is not None:  # the session is active in another thread
+        return SparkSession.builder.getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = SparkConf().setAppName("hubermean").set("spark.ui.enabled", "false")
     if not any(
@@ -96,6 +120,9 @@ def quiet() -> Iterator[None]:
 def declared_type(kind: Any) -> ColumnType:
     """A type of Spark's by the name that DuckDB has for it."""
     name = _NAMES.get(kind.typeName())
+    if getattr(kind, "collation", _BYTEWISE) != _BYTEWISE:
+        # Texts that are one by a collation would be one user, and the name of a group would be whichever came first.
+        name = None
     if kind.typeName() == "decimal":
         shape = (("precision", kind.precision), ("scale", kind.scale))
         return ColumnType(id="decimal", name=f"DECIMAL({kind.precision},{kind.scale})", children=shape)
@@ -104,6 +131,7 @@ def declared_type(kind: Any) -> ColumnType:
     return ColumnType(id=name, name=name.upper())
 
 
+_BYTEWISE = "UTF8_BINARY"
 _NAMES = {
     "byte": "tinyint",
     "short": "smallint",
