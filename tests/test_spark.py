@@ -273,3 +273,16 @@ def test_nothing_is_kept_by_the_executors_after_an_interrupt(
     with pytest.raises(KeyboardInterrupt):
         user_table(frame, user="u", value="v")
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+@pytest.mark.usefixtures("far")
+def test_sums_that_another_table_keeps_are_not_taken_for_those_of_files_that_changed(
+    spark: Any, tmp_path: Path
+) -> None:
+    def held(value: float) -> Any:
+        pq.write_table(pa.table({"u": [1, 2], "v": [value, value]}), tmp_path / "data.parquet")
+        frame = spark.read.parquet(str(tmp_path / "data.parquet"))
+        return user_table(frame, user="u", value="v", records=False)
+
+    before, after = held(1.0), held(2.0)
+    assert [one.collected().means.tolist() for one in (before, after)] == [[1.0, 1.0], [2.0, 2.0]]

@@ -7,6 +7,7 @@ stay on the executors, and mechanisms ask for a few small aggregates (`SparkTabl
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -148,16 +149,21 @@ class SparkSource:
                 name = f"value_{number}_{place}"
                 selected.append(f"{part.expression} AS {name}")
                 sums.append((name, f"CAST({name} AS DECIMAL(20, 0))" if wide else name))
-        # With one column a sum passes over unusable records by itself.
-        only = f" FILTER (WHERE {' AND '.join(firsts)})" if len(values) > 1 else ""
+        # With one column a sum passes over unusable records by itself. Of several, it is found out once a record: said
+        # anew for every sum, it makes a plan of the square of their number, which the driver cannot hold.
+        only = " FILTER (WHERE all_usable)" if len(values) > 1 else ""
         usable = "count(value_0_0)" if values else "count(*)"
         wanted = [f"{usable}{only} AS usable"]
         wanted += [f"try_sum({number}){only} AS {name}" for name, number in sums]
         if records:
             wanted.append("count(*) AS records")
-        return (
-            self._frame.where(has_user).selectExpr(*selected).groupBy(*keys).agg(*map(functions.expr, wanted))
-        )
+        # Spark takes equal plans for equal data and would hand out sums that another table still keeps, though files
+        # may have changed since: a condition that is like no other, and always true, tells them apart.
+        unlike = f"'{uuid.uuid4().hex}' IS NOT NULL"
+        rows = self._frame.where(f"{has_user} AND {unlike}").selectExpr(*selected)
+        if only:
+            rows = rows.selectExpr("*", f"{' AND '.join(firsts)} AS all_usable")
+        return rows.groupBy(*keys).agg(*map(functions.expr, wanted))
 
 
 def _sum_names(values: Sequence[ValueColumn]) -> list[str]:
