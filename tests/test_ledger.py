@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -337,6 +338,10 @@ def test_a_query_does_not_make_public_how_many_users_it_finds(ledger: hm.Ledger,
     """Who is in the result of a query depends on what they hold, so that their number is not public there."""
     pq.write_table(TRIPS, tmp_path / "t.parquet")
     query = hm.sql("select * from t where fare > 11", files=[tmp_path / "t.parquet"])
+    with duckdb.connect() as connection:
+        found = connection.read_parquet(str(tmp_path / "t.parquet")).filter("fare > 11")
+        with pytest.raises(hm.InputError, match="takes neighbors='add-remove'"):
+            ask(ledger, data=found, neighbors="replace-user")
     for relation in ("replace-user", "replace-values"):
         for call in (
             lambda relation=relation: ask(ledger, data=query, neighbors=relation),

@@ -178,6 +178,21 @@ def test_a_session_that_is_active_in_another_thread_is_used_and_not_broken(spark
         assert elsewhere.submit(n_users).result() == n_users()
 
 
+def test_a_ledger_pays_for_a_release_from_spark(spark: Any, people: Path, tmp_path: Path) -> None:
+    frame = spark.read.parquet(str(people.parent))
+    with hm.Ledger(tmp_path / "budget.sqlite") as ledger:
+        ledger.init("people", epsilon=1.0, neighbors="add-remove")
+        ask: dict[str, Any] = {"user": "u", "value": "v", "bounds": (0, 100), "per": "user", "ledger": ledger}
+        with pytest.raises(hm.InputError, match="takes neighbors='add-remove'"):
+            hm.mean(frame, epsilon=0.5, dataset="people", **ask)
+        first = hm.mean(frame, epsilon=0.75, neighbors="add-remove", dataset="people", **ask)
+        again = hm.mean(frame, epsilon=0.75, neighbors="add-remove", dataset="people", **ask)
+        assert first.value == again.value
+        assert str(ledger.dataset("people").spent.loss) == "0.75"
+        with pytest.raises(hm.BudgetExhausted):
+            hm.mean(frame, epsilon=0.5, neighbors="add-remove", dataset="people", **ask)
+
+
 def test_groups_are_released_from_spark(spark: Any) -> None:
     data = in_spark(spark)(
         pa.table({"u": list(range(300)), "g": ["a", "b", "c"] * 100, "v": [1.0, 2.0, 3.0] * 100})

@@ -11,7 +11,7 @@ from typing import Any, overload
 from numpy.typing import ArrayLike
 
 from hubermean.errors import InputError
-from hubermean.ingest import Reading, SqlQuery, column_names
+from hubermean.ingest import Reading, column_names, is_query
 from hubermean.ledger import Account, Ledger, Question, charged_to, question_of
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
 from hubermean.mechanisms.counted import Count, TunedCount
@@ -370,10 +370,10 @@ def _released(
     if grouping is None:
         mechanism.check(request)
     if account is not None:
-        if isinstance(data, SqlQuery) and request.neighbors.users_are_public:
+        if is_query(data) and request.neighbors.users_are_public:
             raise InputError(
-                "with a ledger, a query takes neighbors='add-remove': how many users it finds depends on what they "
-                "hold, and would be public"
+                "with a ledger, a query takes neighbors='add-remove', and so does a frame that is one (DuckDB's or "
+                "Spark's): how many users it finds depends on what they hold, and would be public"
             )
         if (recorded := account.answered(request)) is not None:
             return recorded

@@ -1,5 +1,6 @@
 """Rows in, a `UserTable` or a `GroupTable` out: files, SQL and data frames, grouped in exact integers."""
 
+from hubermean.ingest.engines import is_query
 from hubermean.ingest.groups import group_table
 from hubermean.ingest.keys import keys_from_file, listed_keys
 from hubermean.ingest.query import SqlQuery, sql
@@ -11,6 +12,7 @@ __all__ = [
     "SqlQuery",
     "column_names",
     "group_table",
+    "is_query",
     "keys_from_file",
     "listed_keys",
     "sql",

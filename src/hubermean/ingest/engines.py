@@ -7,15 +7,26 @@ from typing import Any
 
 from hubermean.errors import InputError
 from hubermean.ingest.engine import Engine
+from hubermean.ingest.frames import is_duckdb_relation
+from hubermean.ingest.query import SqlQuery
 
 ENGINES = {"duckdb": "hubermean.ingest.duckdb_source", "spark": "hubermean.ingest.spark_source"}
 """Modules that have an `ENGINE`, by its name."""
 
 
+def is_query(data: Any) -> bool:
+    """Whether data are what a query finds, of which nobody says that it finds all users."""
+    return isinstance(data, SqlQuery) or is_duckdb_relation(data) or _is_sparks(data)
+
+
+def _is_sparks(data: Any) -> bool:
+    return type(data).__module__.startswith("pyspark.sql")
+
+
 def engine_for(data: Any, name: str | None = None) -> Engine:
     """The engine of that name; without a name, that which the data belongs to."""
     if name is None:
-        name = "spark" if type(data).__module__.startswith("pyspark.sql") else "duckdb"
+        name = "spark" if _is_sparks(data) else "duckdb"
     if not isinstance(name, str) or name not in ENGINES:
         raise InputError(f"engine must be {' or '.join(map(repr, ENGINES))}, not {name!r}")
     engine: Engine = import_module(ENGINES[name]).ENGINE
