@@ -81,7 +81,15 @@ def _exact(data: Any, **how: Any) -> hm.Release:
 
 
 @pytest.fixture
-def passes(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def far(spark: Any) -> Iterator[None]:
+    """Users stay on the executors."""
+    spark.conf.set("spark.hubermean.driverUsers", "0")
+    yield
+    spark.conf.unset("spark.hubermean.driverUsers")
+
+
+@pytest.fixture
+def passes(far: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Users stay on the executors, releases draw from a seed, and what is asked of the executors is written down."""
     monkeypatch.setattr(api, "SystemNoise", lambda: InsecureSeededNoise(7))
     made: list[Any] = []
@@ -93,9 +101,7 @@ def passes(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
     monkeypatch.setattr(SparkTable, "each_part", counted)
     monkeypatch.delattr(SparkTable, "collected")
-    spark.conf.set("spark.hubermean.driverUsers", "0")
-    yield made
-    spark.conf.unset("spark.hubermean.driverUsers")
+    return made
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,17 @@ PARAMETERS = (
         "record_cap",
         "threshold",
     ),
-    *("scale", "radius", "likeness", "n_users", "resolution", "non_finite", "memory_limit", "threads"),
+    *(
+        "scale",
+        "radius",
+        "likeness",
+        "n_users",
+        "resolution",
+        "non_finite",
+        "memory_limit",
+        "threads",
+        "engine",
+    ),
     *("by", "keys", "max_groups", "of", "groups", "private_keys"),
     *("ledger", "dataset", "question", "fresh", "composition", "note"),
 )
