@@ -20,9 +20,13 @@ T = TypeVar("T")
 
 @dataclass
 class PartedTable:
-    """Parts of a table; questions and answers are pickled, passes counted, the largest answer kept in mind."""
+    """Parts of a table; questions and answers are pickled, passes counted, the largest answer kept in mind.
+
+    Only with a `whole` may users be brought together.
+    """
 
     parts: Sequence[UserTable]
+    whole: UserTable | None = None
     passes: int = 0
     largest_answer: int = 0
     largest_question: int = 0
@@ -54,10 +58,20 @@ class PartedTable:
         self.largest_question = max(self.largest_question, len(question))
         answers = [pickle.dumps(pickle.loads(question)(part)) for part in self.parts]
         self.largest_answer = max(self.largest_answer, *map(len, answers))
+        self.parts = self.parts[::-1]  # the order of parts means nothing
         return [pickle.loads(answer) for answer in answers]
 
     def collected(self) -> UserTable:
-        raise AssertionError("users were to stay in their parts")
+        assert self.whole is not None, "users were to stay in their parts"
+        return self.whole
+
+
+def parted(table: UserTable, number: int) -> PartedTable:
+    """Users in parts that may be brought together: sums on either side, the same numbers to the last bit."""
+    whole = table.taken(np.arange(table.n_users))
+    made = PartedTable.of(whole, number, np.random.default_rng(0))
+    made.whole = whole
+    return made
 
 
 def _some(table: UserTable, positions: NDArray[np.int64]) -> UserTable:

@@ -14,12 +14,12 @@ from hubermean.location.sums import added_up
 from hubermean.mechanisms import Known, PublicFacts, Request, Smooth
 from hubermean.mechanisms.auto import Auto
 from hubermean.mechanisms.geometry import Geometry, HeldUsers, Located
-from hubermean.mechanisms.spread_users import Reading, SpreadLocated, locate
+from hubermean.mechanisms.spread_users import AsPoints, SpreadLocated, locate
 from hubermean.mechanisms.weighed import PreparedWeighed
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
-from parted_tested import PartedUsers, parted
+from parted import PartedTable, parted
 from smooth_pairs import FAMILIES, World, neighbours, random_world
 from tested_pairs import AIMED, SETTINGS, aimed_world, check_pair, least_setup, prepare, side, thrown
 
@@ -86,7 +86,7 @@ def table_of(kind: str, rng: np.random.Generator, n: int, d: int) -> UserTable:
     return UserTable.from_means(means, rng.integers(1, 10, len(means)))
 
 
-def reading(d: int, *, cap: int = 1, radius: float = 1e4) -> Reading:
+def reading(d: int, *, cap: int = 1, radius: float = 1e4) -> AsPoints:
     request = Request(
         columns=tuple(f"mean_{j}" for j in range(d)),
         epsilon=1.0,
@@ -95,10 +95,10 @@ def reading(d: int, *, cap: int = 1, radius: float = 1e4) -> Reading:
         per="record" if cap > 1 else "user",
     )
     geometry = Geometry.choose(threshold=1.0, radius=radius, dimension=d)
-    return Reading(geometry=geometry, request=request, cap=cap)
+    return AsPoints(geometry=geometry, request=request, cap=cap)
 
 
-def exact_gradient(table: UserTable, how: Reading, centre: Array) -> float:
+def exact_gradient(table: UserTable, how: AsPoints, centre: Array) -> float:
     """The norm of the gradient at the centre: exactly for one column, else in long doubles."""
     points, weights = how.users(table)
     rows, masses = np.asarray(points), np.ones(len(points)) if weights is None else weights
@@ -111,7 +111,7 @@ def exact_gradient(table: UserTable, how: Reading, centre: Array) -> float:
     return float(np.sqrt(((away * (masses / np.maximum(distance, 1))[:, None]).sum(axis=0) ** 2).sum()))
 
 
-def assert_certified(found: Located, table: UserTable, how: Reading) -> None:
+def assert_certified(found: Located, table: UserTable, how: AsPoints) -> None:
     assert found.certified
     assert exact_gradient(table, how, found.centre) <= how.geometry.gradient_rate * found.total_weight * (
         1 + 1e-12
@@ -247,7 +247,7 @@ def test_answers_stay_small_however_many_users_there_are(d: int) -> None:
 @pytest.mark.parametrize("d", [1, 2])
 def test_nobody_is_without_a_certificate(d: int) -> None:
     nobody = UserTable.from_means(np.full((5, d), np.nan))
-    for users in (parted(nobody, 2), PartedUsers([], nobody.taken(np.zeros(0, dtype=np.int64)))):
+    for users in (parted(nobody, 2), PartedTable([nobody.taken(np.zeros(0, dtype=np.int64))])):
         found = locate(users, reading(d))
         assert isinstance(found, SpreadLocated)
         assert not found.certified

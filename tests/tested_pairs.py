@@ -17,7 +17,7 @@ from hubermean.mechanisms.tested import PreparedTested
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import gated_noise
 from hubermean.relations import Neighbors
-from parted_tested import parted
+from parted import parted
 from smooth_pairs import Array, BrokenPromiseError, T, World, hockey_stick
 
 # (epsilon, delta, reserve / epsilon): short tests, so that worlds of some dozen users have a say.

@@ -26,6 +26,10 @@ _KEYS = (
 _GROUPS = _INTEGERS | _WIDE_INTEGERS | {"varchar", "uuid", "boolean", "decimal", "enum", "date"}
 
 
+LARGEST_STEPS = 9.2e18
+"""So many steps a float is clamped to, which leaves room in 64 bits for the rounding of the range."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of an integer: an expression of an engine's, and the number of units that one of it stands for."""

@@ -6,11 +6,10 @@ from fractions import Fraction
 
 from hubermean.exact import BINARY
 from hubermean.exact.encoding import INT64_LIMIT
-from hubermean.ingest.columns import Part
+from hubermean.ingest.columns import LARGEST_STEPS, Part
 from hubermean.ingest.files import identifier
 
 _WIDE_INTEGERS = {"ubigint", "hugeint", "uhugeint"}
-_LARGEST_STEPS = 9.2e18  # leaves room for the rounding of the range
 
 
 class DuckdbSql:
@@ -43,10 +42,10 @@ class DuckdbSql:
     def in_steps(
         self, number: str, step: Fraction, *, inverse: int | None, clamp_infinities: bool
     ) -> tuple[Part, ...]:
-        largest = f"CAST(sign({number}) * {_LARGEST_STEPS!r} AS BIGINT)"
+        largest = f"CAST(sign({number}) * {LARGEST_STEPS!r} AS BIGINT)"
         scaling = f"/ {float(step)!r}" if inverse is None else f"* {float(inverse)!r}"
         inside = f"try_cast({number} {scaling} AS BIGINT)"
-        reach = _LARGEST_STEPS * float(step)
+        reach = LARGEST_STEPS * float(step)
         return (Part(_in_range(number, reach, inside, largest, clamp_infinities)),)
 
     def whole(self, column: str, kind: str) -> tuple[Part, ...]:

@@ -10,11 +10,10 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from hubermean.exact import BINARY
-from hubermean.ingest.columns import Part
+from hubermean.ingest.columns import LARGEST_STEPS, Part
 
 _WORD = 10**18
 _EXACT = Context(prec=60)
-_LARGEST_STEPS = 9.2e18  # leaves room for the rounding of the range
 _INFINITY = "CAST('Infinity' AS DOUBLE)"
 _MICROSECONDS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000}
 
@@ -67,10 +66,10 @@ class SparkSql:
     def in_steps(
         self, number: str, step: Fraction, *, inverse: int | None, clamp_infinities: bool
     ) -> tuple[Part, ...]:
-        largest = f"try_cast(sign({number}) * {_double(_LARGEST_STEPS)} AS BIGINT)"
+        largest = f"try_cast(sign({number}) * {_double(LARGEST_STEPS)} AS BIGINT)"
         scaling = f"/ {_double(float(step))}" if inverse is None else f"* {_double(float(inverse))}"
         inside = f"try_cast(rint({number} {scaling}) AS BIGINT)"
-        reach = _LARGEST_STEPS * float(step)
+        reach = LARGEST_STEPS * float(step)
         return (Part(_in_range(number, reach, inside, largest, clamp_infinities)),)
 
     def whole(self, column: str, kind: str) -> tuple[Part, ...]:

@@ -34,7 +34,7 @@ _START_TOLERANCE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class AsPoints:
     """Public: how users become points and weights, in every part alike."""
 
     geometry: Geometry
@@ -45,7 +45,7 @@ class Reading:
         return self.geometry.users(part, self.request, self.cap)
 
 
-def locate(table: PrivateTable, reading: Reading) -> Located:
+def locate(table: PrivateTable, reading: AsPoints) -> Located:
     """The centre of the users, on this machine if they are held here, else in passes over their parts.
 
     *Formal guarantees* (proofs/tested.md, "Users in parts")
@@ -71,14 +71,14 @@ class SpreadUsers:
     """Users in parts, of whom it is known how many have a usable record, what they weigh, and a sample; private."""
 
     table: PrivateTable
-    reading: Reading
+    reading: AsPoints
     n_users: int
     weight: int
     sample: Floats
     masses: Floats
 
     @classmethod
-    def counted(cls, table: PrivateTable, reading: Reading) -> SpreadUsers:
+    def counted(cls, table: PrivateTable, reading: AsPoints) -> SpreadUsers:
         """In one pass."""
         every = max(1, -(-table.n_users // sample_size(reading.geometry.dimension)))
         answers = table.each_part(_Sample(reading=reading, every=every))
@@ -140,7 +140,7 @@ class SpreadLocated(Located):
     """Users in parts: their depths are looked up where they are."""
 
     table: PrivateTable = field(repr=False)
-    reading: Reading = field(repr=False)
+    reading: AsPoints = field(repr=False)
 
     def at_depths(self, depths: Floats) -> DeepWeight:
         look = _Deep(reading=self.reading, centre=self.centre, depths=depths)
@@ -175,7 +175,7 @@ class _Sampled:
 class _Sample:
     """One in `every` users of a part, at least one, evenly spaced by weight so that no heavy user is missed."""
 
-    reading: Reading
+    reading: AsPoints
     every: int
 
     def __call__(self, part: UserTable) -> _Sampled:
@@ -199,7 +199,7 @@ class _Sample:
 class _Gradients:
     """The gradient of a part at several places of one column."""
 
-    reading: Reading
+    reading: AsPoints
     places: Floats
 
     def __call__(self, part: UserTable) -> Floats:
@@ -212,7 +212,7 @@ class _Gradients:
 class _Sweeps:
     """The sums of a part seen from several centres."""
 
-    reading: Reading
+    reading: AsPoints
     centres: tuple[Floats, ...]
     hessian: bool
 
@@ -229,7 +229,7 @@ class _Sweeps:
 class _Deep:
     """The weight of a part's users at least as deep as each of some depths, which rise; exact."""
 
-    reading: Reading
+    reading: AsPoints
     centre: Floats
     depths: Floats
 

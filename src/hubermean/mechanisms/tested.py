@@ -25,7 +25,7 @@ from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
 from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
 from hubermean.mechanisms.margin import MOST_USERS, MarginPlan, TotalWeight, least_users
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.spread_users import Reading, locate
+from hubermean.mechanisms.spread_users import AsPoints, locate
 from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import laplace_scale
@@ -250,7 +250,7 @@ class PreparedTested(Prepared):
         }
 
     def locate(self, table: PrivateTable) -> Located:
-        return locate(table, Reading(geometry=self.geometry, request=self.request, cap=self.cap))
+        return locate(table, AsPoints(geometry=self.geometry, request=self.request, cap=self.cap))
 
     def gate(self, located: Located, plan: MarginPlan | None) -> Gate:
         """The coin and the noisy centre behind it; without a plan the coin never passes."""
