@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hubermean.errors import InputError
-from hubermean.mechanisms import Clipped, Exact, PublicFacts, Request, parted_shells
+from hubermean.mechanisms import Clipped, Exact, Known, PublicFacts, Request, choose, parted_shells
 from hubermean.mechanisms.counted import Count
 from hubermean.mechanisms.protocol import Prepared
 from hubermean.noise.insecure import InsecureSeededNoise
@@ -122,3 +123,32 @@ def test_public_counts_are_refused_of_parts() -> None:
     request = Request.checked(table.columns, epsilon=1, delta=0, per="user", neighbors="replace-values")
     with pytest.raises(InputError, match="one machine"):
         PublicFacts.of(PartedTable([table]), request.neighbors)
+
+
+@pytest.mark.parametrize("mechanism", ["exact", "tested"])
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_what_parts_are_asked_shows_nothing_of_the_data(
+    mechanism: str, neighbors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions hold places that follow from the users, and an error or a log may show a question.
+
+    What they show is the same for users of whom nothing is the same, whatever was asked more often.
+    """
+    each_part, shown = PartedTable.each_part, []
+    for middle, size in ((3.0, 4000), (-41.0, 4001 if neighbors == "add-remove" else 4000)):
+        asked: set[str] = set()
+
+        def noted(self: PartedTable, look: Any, asked: set[str] = asked) -> list[Any]:
+            asked.add(re.sub("0x[0-9a-f]+", "", repr(look)))
+            return each_part(self, look)
+
+        monkeypatch.setattr(PartedTable, "each_part", noted)
+        means = np.random.default_rng(1).normal(middle, 1.0 + abs(middle), size)
+        table = PartedTable.of(UserTable.from_means(means), 3, np.random.default_rng(2))
+        request = Request.checked(("mean",), epsilon=2.0, delta=1e-6, per="user", neighbors=neighbors)
+        chosen = choose(mechanism, Known.given(threshold=200.0, radius=1000.0))
+        prepared = chosen.prepare(request, PublicFacts.of(table, request.neighbors))
+        prepared.law(table).draw(InsecureSeededNoise(3))
+        shown.append(asked)
+    assert shown[0]
+    assert shown[0] == shown[1]

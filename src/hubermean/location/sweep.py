@@ -97,7 +97,7 @@ class Sums:
         return replace(self, outside=self.outside[np.triu_indices(self.force.size)].astype(np.float32))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Sweep:
     """What one pass at `centre` found. `error` bounds |gradient - exact gradient| (proof 3.3)."""
 

@@ -322,7 +322,7 @@ class PreparedExact(Prepared):
         return parameters
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OfColumn:
     """What a part of a table is asked: a question about its users as integers."""
 

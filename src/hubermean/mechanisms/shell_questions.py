@@ -35,7 +35,7 @@ class Several:
         return tuple(question(users) for question in self._questions)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluate:
     """G at ascending points, and how many corners lie strictly between each and the next, users at one place once."""
 
@@ -53,7 +53,7 @@ class Evaluate:
         return numbers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CornersWithin:
     """The corners strictly within open intervals; of more than `most` in one, that many in even distances."""
 
@@ -78,7 +78,7 @@ class CornersWithin:
         return chosen
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Outermost:
     """The `depth` smallest values up to `low` and the `depth` largest from `high` on; None stands for no limit."""
 
@@ -93,7 +93,7 @@ class Outermost:
         return values[: min(until, self.depth)], values[max(start, len(values) - self.depth) :]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LargestReductions:
     """The `depth` largest reductions at a point, and those of the mirrored users at another."""
 
@@ -106,7 +106,7 @@ class LargestReductions:
         return np.sort(upper)[::-1][: self.depth], np.sort(lower)[::-1][: self.depth]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Candidates:
     """(values, weights) of users that may be among the `depth` largest reductions up to a point, where `least` do."""
 

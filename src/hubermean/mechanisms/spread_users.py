@@ -135,7 +135,7 @@ class SpreadUsers:
         ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SpreadLocated(Located):
     """Users in parts: their depths are looked up where they are."""
 
@@ -171,7 +171,7 @@ class _Sampled:
     masses: Floats
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class _Sample:
     """One in `every` users of a part, at least one, evenly spaced by weight so that no heavy user is missed."""
 

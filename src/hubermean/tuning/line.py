@@ -160,7 +160,7 @@ def joint_survey(sketches: Sequence[Sketch], fineness: int) -> Survey:
     return Survey(total=int(known[-1]), marks=places[np.diff(shares, prepend=0) > 0])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _OfLine:
     """What a part is asked: a question about its users on the line."""
 
@@ -171,7 +171,7 @@ class _OfLine:
         return self.question(self.of_part(part))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Between:
     of_part: Callable[[UserTable], HeldLine]
     low: Any
@@ -189,7 +189,7 @@ class _Sketching:
         return line.sketch(self.resolution)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Weighing:
     lows: Places
     highs: Places
