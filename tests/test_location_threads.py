@@ -11,15 +11,15 @@ from hubermean.errors import InputError
 from hubermean.location import Rows, huber_location, small_gradient
 from hubermean.location.blocks import Problem
 from hubermean.location.sweep import sweep
-from hubermean.location.threads import shared_out
 from hubermean.mechanisms.geometry import Geometry
+from hubermean.threads import shared_out
 
 
 @pytest.fixture
 def three_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads for any number of rows."""
-    monkeypatch.setattr("hubermean.location.threads.WORTHWHILE", 1)
-    monkeypatch.setattr("hubermean.location.threads.processors", lambda: 3)
+    monkeypatch.setattr("hubermean.threads.WORTHWHILE", 1)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: 3)
 
 
 @pytest.mark.usefixtures("three_processors")
@@ -37,7 +37,7 @@ def test_work_is_done_in_several_threads_at_once() -> None:
 
 
 def test_little_work_stays_in_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hubermean.location.threads.processors", lambda: 3)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: 3)
     assert shared_out(lambda share: (share, threading.get_ident()), 1000, 10) == [
         (slice(0, 1000), threading.get_ident())
     ]
@@ -55,8 +55,8 @@ def test_threads_see_what_one_sees_up_to_the_proved_error(
     problem, _ = Problem.build(points, weights, thresholds)
     centre = rng.normal(size=d)
     alone = sweep(problem, centre, hessian=d < 10)
-    monkeypatch.setattr("hubermean.location.threads.WORTHWHILE", 1)
-    monkeypatch.setattr("hubermean.location.threads.processors", lambda: 3)
+    monkeypatch.setattr("hubermean.threads.WORTHWHILE", 1)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: 3)
     together = sweep(problem, centre, hessian=d < 10)
     assert float(np.linalg.norm(alone.gradient - together.gradient)) <= 2.0 * alone.error
     assert together.error == pytest.approx(alone.error, rel=1e-12)
@@ -73,8 +73,8 @@ def test_rows_are_brought_into_the_ball_alike(d: int, monkeypatch: pytest.Monkey
     array = rng.standard_cauchy((500, d)).astype(np.float32)
     some = np.flatnonzero(rng.random(500) < 0.9)
     alone = [np.asarray(Rows.within_ball(array, 2.0, chosen=chosen)) for chosen in (None, some)]
-    monkeypatch.setattr("hubermean.location.threads.WORTHWHILE", 1)
-    monkeypatch.setattr("hubermean.location.threads.processors", lambda: 3)
+    monkeypatch.setattr("hubermean.threads.WORTHWHILE", 1)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: 3)
     for chosen, expected in zip((None, some), alone, strict=True):
         rows = Rows.within_ball(array, 2.0, chosen=chosen)
         assert np.array_equal(np.asarray(rows), expected)
@@ -94,8 +94,8 @@ def test_a_number_that_is_not_finite_is_refused_from_any_thread() -> None:
 def test_distances_are_those_from_the_point_that_is_returned(
     d: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubermean.location.threads.WORTHWHILE", 1)
-    monkeypatch.setattr("hubermean.location.threads.processors", lambda: threads)
+    monkeypatch.setattr("hubermean.threads.WORTHWHILE", 1)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: threads)
     rng = np.random.default_rng(d)
     geometry = Geometry.choose(threshold=1.0, radius=100.0, dimension=d)
     for points in (rng.standard_cauchy((400, d)), rng.normal(size=(400, d)) * 1e-3, np.zeros((400, d))):

@@ -234,7 +234,7 @@ def peak_of(run: Callable[[], object]) -> int:
 def test_memory_does_not_follow_the_size_of_the_means(
     dtype: Any, hostile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubermean.location.threads.processors", lambda: 2)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: 2)
     n, d = 600, 20_000
     means = np.memmap(tmp_path / "means", dtype=dtype, mode="w+", shape=(n, d))
     means[:] = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)

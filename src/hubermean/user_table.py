@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -16,12 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from hubermean.errors import InputError, is_real
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.exact.encoding import encode_binary
+from hubermean.exact.sums import BLOCK
+from hubermean.threads import shared_out
 
 T = TypeVar("T")
 IntArray = NDArray[np.int64]
 LARGEST_COUNT = 2**40
 
 _BLOCK_ELEMENTS = 2**16
+_WORK_ON_A_USER = 2**5  # numbers that a pass over users reads or makes for each of them, or so
 _NAMES_SHOWN = 8
 
 
@@ -111,10 +114,16 @@ class UserTable:
         if isinstance(self.sums, HeldMeans):
             return self.sums.array
         array = np.empty((self.n_users, len(self.sums)))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            for column, sums in enumerate(self.sums):
-                np.divide(_approximate(sums), self.counts, out=array[:, column])
+        for column, sums in enumerate(self.sums):
+            array[:, column] = sums.means(self.counts)
         return array
+
+    def column_means(self, column: int) -> NDArray[np.float64]:
+        """As `matrix`, of one column, as floats."""
+        if not isinstance(self.sums, HeldMeans):
+            return self.sums[column].means(self.counts)
+        with np.errstate(over="ignore"):
+            return self.sums.array[:, column].astype(np.float64)
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -128,8 +137,29 @@ class UserTable:
         return means[:, 0] if means.shape[1] == 1 else means
 
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
-        """All users are one part."""
-        return [look(self)]
+        """All users are one part, or, where they are many, a part for each processor."""
+        return shared_out(lambda share: look(self._part(share)), self.n_users, _WORK_ON_A_USER)
+
+    def blocks(self) -> Iterator[UserTable]:
+        """All users, so many at a time that what is computed of them stays in the processor's cache."""
+        # To find a block's sums beyond 64 bits all such sums are gone through, so with some there is one block.
+        held = isinstance(self.sums, HeldMeans)
+        if self.n_users <= BLOCK or (not held and any(sums.beyond_64_bits() for sums in self.sums)):
+            yield self
+            return
+        for start in range(0, self.n_users, BLOCK):
+            yield self._part(slice(start, min(start + BLOCK, self.n_users)))
+
+    def _part(self, share: slice) -> UserTable:
+        """The users of a range, as a view."""
+        if share == slice(0, self.n_users):
+            return self
+        counts = self.counts[share]
+        if isinstance(self.sums, HeldMeans):
+            sums: Sequence[ExactSums] = HeldMeans(self.sums.array[share], counts)
+        else:
+            sums = tuple(one.part(share) for one in self.sums)
+        return UserTable(columns=self.columns, sums=sums, counts=counts, records=self.records[share])
 
     def collected(self) -> UserTable:
         """It is here already."""
@@ -202,12 +232,6 @@ def _finite_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
         with np.errstate(over="ignore"):
             np.isfinite(block.astype(np.float64, copy=False)).all(axis=1, out=finite[start : start + rows])
     return finite
-
-
-def _approximate(sums: ExactSums) -> NDArray[np.float64]:
-    unit, radix = float(sums.encoding.unit), float(sums.encoding.radix)
-    low = sums.low.approximate() * unit
-    return low if sums.high is None else sums.high.approximate() * (unit * radix) + low
 
 
 def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:

@@ -1,12 +1,13 @@
 """Means of users, rounded exactly to a public grid of spacing 2^exponent.
 
-The mean of a user is a ratio of integers. `rounded_means` gives floor(mean / spacing + 1/2) with no
-floating-point step in between, vectorised where 64 bits suffice and in Python integers for the few users
-where they do not. Rounding a user's mean looks at that user alone and costs no privacy.
+The mean of a user is a ratio of integers. `rounded_means` gives floor(mean / spacing + 1/2) exactly: from floats where
+their error cannot change it, else in integers, vectorised where 64 bits suffice and one by one for the few users where
+they do not. Rounding a user's mean looks at that user alone and costs no privacy.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,10 @@ from hubermean.exact.encoding import BINARY
 from hubermean.exact.sums import BLOCK, ExactSums, IntArray
 
 _HEADROOM = 2**62
+# A float mean is off by 4 parts in 2^53 at most (`ExactSums.means`), one more for the half that is added, one for the
+# error that is added or taken off: all together less than half of this.
+_ERROR = 2.0**-49
+_EXPONENTS = range(-1000, 1001)  # whose powers of two are floats
 
 
 def rounded_means(sums: ExactSums, counts: IntArray, *, exponent: int, low: int, high: int) -> IntArray:
@@ -29,6 +34,53 @@ def rounded_means(sums: ExactSums, counts: IntArray, *, exponent: int, low: int,
     """
     if not -_HEADROOM < low <= high < _HEADROOM:
         raise ValueError("the clamp of a rounding must lie within 62 bits")
+    if exponent not in _EXPONENTS:
+        return _round_integers(sums, counts, exponent, low, high)
+    result = np.empty(len(counts), dtype=np.int64)
+    unsure = _round_floats(sums, counts, exponent, low, high, result)
+    if beyond := sums.beyond_64_bits():
+        unsure = np.union1d(unsure, list(beyond))
+    if len(unsure) == len(counts):
+        return _round_integers(sums, counts, exponent, low, high)
+    if len(unsure):
+        result[unsure] = _round_integers(sums.taken(unsure), counts[unsure], exponent, low, high)
+    return result
+
+
+def _round_floats(
+    sums: ExactSums, counts: IntArray, exponent: int, low: int, high: int, result: IntArray
+) -> IntArray:
+    """Rounded means into `result`; returns the positions of those that an error of floats might change."""
+    unsure = []
+    scale = 2.0**-exponent
+    # No nearer than the ends of the clamp, which need not be floats.
+    least, most = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
+    for start in range(0, len(counts), BLOCK):
+        block = slice(start, start + BLOCK)
+        above = sums.means_of_block(counts, block)
+        with np.errstate(over="ignore", invalid="ignore"):
+            above *= scale
+            above += 0.5
+            error = np.abs(above)
+            error += 1.0
+            error *= _ERROR
+            below = above - error
+            above += error
+        for side in (below, above):
+            np.floor(side, out=side)
+            np.clip(side, least, most, out=side)
+        different = below != above  # so are those of users without records, which are no numbers
+        if sums.high is not None:
+            different |= (sums.low.small[block] + 2**53) >> 54 != 0
+        if different.any():
+            unsure.append(np.flatnonzero(different) + start)
+            below[different] = 0.0
+        np.clip(below.astype(np.int64), low, high, out=result[block])
+    return np.concatenate(unsure) if unsure else np.empty(0, dtype=np.int64)
+
+
+def _round_integers(sums: ExactSums, counts: IntArray, exponent: int, low: int, high: int) -> IntArray:
+    """All means, without floats."""
     n_users = len(counts)
     result = np.empty(n_users, dtype=np.int64)
     ratio = sums.encoding.unit / Fraction(2) ** exponent

@@ -64,6 +64,12 @@ class ExactIntegers:
         small[wide] = 0
         return cls(small, large)
 
+    def part(self, share: slice) -> ExactIntegers:
+        """Those of a range, as a view."""
+        start, stop = share.start, share.stop
+        large = {place - start: value for place, value in self.large.items() if start <= place < stop}
+        return ExactIntegers(self.small[share], large)
+
     def taken(self, positions: IntArray) -> ExactIntegers:
         """Some of them; position -1 stands for zero."""
         small = np.where(positions < 0, 0, self.small[positions] if len(self.small) else 0)
@@ -78,13 +84,6 @@ class ExactIntegers:
 
     def __getitem__(self, position: int) -> int:
         return self.large.get(position, int(self.small[position]))
-
-    def approximate(self) -> NDArray[np.float64]:
-        """As floats, each within half a unit in the last place."""
-        floats = self.small.astype(np.float64)
-        for position, value in self.large.items():
-            floats[position] = float(value)
-        return floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -135,6 +134,50 @@ class ExactSums:
             whole[position], rest[position] = 0, lower
             large[position] = upper
         return cls(encoding=BINARY, high=ExactIntegers(whole, large), low=ExactIntegers(rest, {}))
+
+    def part(self, share: slice) -> ExactSums:
+        """The sums of a range of users, as a view."""
+        high = None if self.high is None else self.high.part(share)
+        return ExactSums(encoding=self.encoding, low=self.low.part(share), high=high)
+
+    def means(self, counts: IntArray) -> NDArray[np.float64]:
+        """Each sum over a count, as floats; no number over zero.
+
+        Formal guarantee: one is off by 4 parts in 2^53 of itself at most, if there is no lower part of 2^53 or more. A
+        single part is off by 1 as a float and by 2 for its unit, unless that is a power of two, as it is with two
+        parts. Of these the lower is exact then, and the upper exact, or off by 1 and much larger; their sum is off by 1
+        more. The quotient adds the last.
+        """
+        floats = np.empty(len(self))
+        for start in range(0, len(self), BLOCK):
+            block = slice(start, start + BLOCK)
+            floats[block] = self.means_of_block(counts, block)
+        unit, above = self._scales()
+        for position in self.beyond_64_bits():
+            one = float(self.low[position]) * unit
+            if self.high is not None:
+                one = float(self.high[position]) * above + one
+            with np.errstate(invalid="ignore", divide="ignore"):
+                floats[position] = np.float64(one) / counts[position]
+        return floats
+
+    def means_of_block(self, counts: IntArray, block: slice) -> NDArray[np.float64]:
+        """As `means`, for some users; of those with a part beyond 64 bits it has no meaning."""
+        unit, above = self._scales()
+        sums = self.low.small[block].astype(np.float64)
+        sums *= unit
+        if self.high is not None:
+            upper = self.high.small[block].astype(np.float64)
+            upper *= above
+            sums += upper
+        with np.errstate(invalid="ignore", divide="ignore"):
+            sums /= counts[block]
+        return sums
+
+    def _scales(self) -> tuple[float, float]:
+        """Of a unit of `low` and of `high`; with two parts both are powers of two."""
+        unit = float(self.encoding.unit)
+        return unit, unit * float(self.encoding.radix)
 
     def taken(self, positions: IntArray) -> ExactSums:
         """The sums of some users; position -1 stands for a sum of zero."""

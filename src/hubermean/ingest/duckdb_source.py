@@ -17,6 +17,7 @@ from hubermean.ingest.files import FileSet, identifier, literal
 from hubermean.ingest.frames import arrow_source, is_duckdb_relation
 from hubermean.ingest.group_query import GroupQuery
 from hubermean.ingest.grouping import grouping_query, read_user_table
+from hubermean.ingest.id_index import bits_of_ids
 from hubermean.ingest.query import SqlQuery
 from hubermean.ingest.session import fetch, open_session, quietly
 from hubermean.ingest.text_bytes import as_utf8
@@ -123,7 +124,7 @@ def open_source(data: Any, roles: Roles, limits: Limits) -> Iterator[DuckdbSourc
         found = FileSet.find(data)
         with (
             as_utf8(found) as files,
-            _session(files.paths, limits) as connection,
+            _session(files.paths, limits, settings=_id_index(files, roles, limits)) as connection,
         ):
             yield _file_source(files, connection, roles, limits, named=found.paths[0])
     elif isinstance(data, SqlQuery):
@@ -169,9 +170,21 @@ def open_source(data: Any, roles: Roles, limits: Limits) -> Iterator[DuckdbSourc
 
 
 def _session(
-    paths: Sequence[str], limits: Limits, tables: Sequence[tuple[str, str]] = ()
+    paths: Sequence[str], limits: Limits, **given: Any
 ) -> contextlib.AbstractContextManager[duckdb.DuckDBPyConnection]:
-    return open_session(paths, memory_limit=limits.memory_limit, threads=limits.threads, tables=tables)
+    return open_session(paths, memory_limit=limits.memory_limit, threads=limits.threads, **given)
+
+
+def _id_index(
+    files: FileSet, roles: Roles, limits: Limits
+) -> Callable[[duckdb.DuckDBPyConnection], Sequence[str]]:
+    def settings(connection: duckdb.DuckDBPyConnection) -> Sequence[str]:
+        if roles.groups:  # grouped more than once, and by more than users
+            return ()
+        bits = bits_of_ids(connection, files, sums=len(roles.values), memory_limit=limits.memory_limit)
+        return (f"perfect_ht_threshold = {bits}",)
+
+    return settings
 
 
 def _file_source(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
 from hubermean.ingest.files import identifier, literal
+from hubermean.ingest.memory import engine_limit
 from hubermean.ingest.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_THREADS = 1024
-_SIZE = re.compile(r"\s*\d+(\.\d+)?\s*(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*", re.IGNORECASE)
 
 
 @contextlib.contextmanager
@@ -30,16 +29,16 @@ def open_session(
     threads: int | None,
     tables: Sequence[tuple[str, str]] = (),
     keep_order: bool = False,
+    settings: Callable[[duckdb.DuckDBPyConnection], Sequence[str]] = lambda _: (),
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that can read `paths` and nothing else, and that cleans up after itself.
 
     `tables` are named scans that are loaded before everything else is shut out. With `keep_order` rows come in the
-    order of the files.
+    order of the files. `settings` may look at the files and say what more is to be set.
     """
     import duckdb
 
-    if memory_limit is not None and not (isinstance(memory_limit, str) and _SIZE.fullmatch(memory_limit)):
-        raise InputError(f"memory_limit must be a size such as '2GB', not {memory_limit!r}")
+    share = None if memory_limit is None else engine_limit(memory_limit)
     if threads is not None and (
         isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS
     ):
@@ -52,8 +51,8 @@ def open_session(
             "preserve_insertion_order": "true" if keep_order else "false",
             "temp_directory": scratch,
         }
-        if memory_limit is not None:
-            config["memory_limit"] = memory_limit.strip()
+        if share is not None:
+            config["memory_limit"] = share
         if threads is not None:
             config["threads"] = str(threads)
         connection = quietly(
@@ -69,6 +68,7 @@ def open_session(
                 )
             allowed = ", ".join(literal(path) for path in paths)
             for setting in (
+                *settings(connection),
                 # Progress is measured for a bar of our own; the engine's would print to standard output.
                 "enable_progress_bar = true",
                 "enable_progress_bar_print = false",

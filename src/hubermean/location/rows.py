@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hubermean.location.threads import shared_out
+from hubermean.threads import shared_out
 
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]

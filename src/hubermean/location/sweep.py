@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks, gradient_error, length
 from hubermean.location.rows import STRIP_ROWS, Floats, block_rows
 from hubermean.location.sums import Compensated, added_up, strip_sum
-from hubermean.location.threads import shared_out
+from hubermean.threads import shared_out
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -301,9 +301,8 @@ class PreparedClipped(Prepared):
         """The integers that noise is added to: column by column and term by term, one per group or one in all."""
         sums: list[list[int]] = []
         weights = weighing_counts(table, self.request)
-        stretch = self._stretch(weights)
         for grid, moments, column in zip(self.grids, self.moments, table.sums, strict=True):
-            reach = np.floor(grid.half * stretch).astype(np.int64)
+            reach = self._reach(grid.half, weights)
             most = int(reach.max(initial=grid.half))
             position = rounded_means(
                 column,
@@ -315,17 +314,25 @@ class PreparedClipped(Prepared):
             position -= grid.middle
             np.clip(position, -reach, reach, out=position)
             # A user without usable records is in the middle: of no weight, or, where weights are public, of its own.
-            position[table.counts == 0] = 0
+            if not table.counts.all():
+                position[table.counts == 0] = 0
             sums += moments.sums(position, weights, membership)
         return sums
 
-    def _stretch(self, weights: IntArray) -> Floats:
-        """How much further than the half width users are clamped: those of few records, if records differ."""
+    def _reach(self, half: int, weights: IntArray) -> IntArray:
+        """How far from the middle users are clamped: those of few records further than the half, if records differ."""
         if self.likeness == 1.0 or self.request.per == "user":
-            return np.ones(1)
-        few = np.clip(weights, 1, self.cap).astype(np.float64)
-        shared = self.likeness
-        return np.sqrt((shared + (1.0 - shared) / few) / (shared + (1.0 - shared) / self.cap))
+            return np.array([half])
+        few = np.clip(weights, 1, self.cap)
+        if self.cap < len(weights):  # each number of records once
+            return self._stretched(half, np.arange(1, self.cap + 1))[few - 1]
+        return self._stretched(half, few)
+
+    def _stretched(self, half: int, records: IntArray) -> IntArray:
+        own = self.likeness + (1.0 - self.likeness) / records.astype(np.float64)
+        stretch = np.sqrt(own / (self.likeness + (1.0 - self.likeness) / self.cap))
+        reach: IntArray = np.floor(half * stretch).astype(np.int64)
+        return reach
 
     def law(self, table: PrivateTable) -> NoisySum:
         return self.noisy(added_up(table, self.statistic))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,11 @@ from hubermean.mechanisms.tuning_plan import TIES, Found, Planner, UnfitError
 from hubermean.mechanisms.weights import user_weights
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import laplace_scale
-from hubermean.tuning import CAPS, SHORTEST, Census, HeldLine, SpreadSearch, Windows, line_of
+from hubermean.tuning import CAPS, SHORTEST, Census, OwnLine, SpreadSearch, Windows, line_of, own_line
 from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", bound=np.generic)
 
 
 class Step(Protocol):
@@ -249,8 +250,8 @@ class Weighing:
 
     def __call__(self, part: UserTable) -> list[list[int]]:
         weights = usable_weights(part, self.request, self.cap)
-        number = int((part.counts > 0).sum())
-        return [[number if weights is None else sum(weights.tolist())]]
+        # Weights are at most 2^32, so that the sum of a thousand million fits.
+        return [[int(np.count_nonzero(part.counts)) if weights is None else int(weights.sum())]]
 
 
 @dataclass(frozen=True)
@@ -261,8 +262,8 @@ class MeansOnLine:
     column: int
     cap: int
 
-    def __call__(self, part: UserTable) -> HeldLine:
-        return HeldLine(usable_means(part, self.column), usable_weights(part, self.request, self.cap))
+    def __call__(self, part: UserTable) -> OwnLine:
+        return own_line(usable_means(part, self.column), usable_weights(part, self.request, self.cap))
 
 
 @dataclass(frozen=True)
@@ -274,22 +275,27 @@ class PositionsOnLine:
     cap: int
     windows: Windows
 
-    def __call__(self, part: UserTable) -> HeldLine:
+    def __call__(self, part: UserTable) -> OwnLine:
         reach = self.windows.reach
         positions = rounded_means(
             part.sums[self.column], part.counts, exponent=self.windows.exponent, low=-reach, high=reach
         )
-        return HeldLine(positions[part.counts > 0], usable_weights(part, self.request, self.cap))
+        return own_line(_usable(part, positions), usable_weights(part, self.request, self.cap))
 
 
 def usable_means(table: UserTable, column: int) -> Floats:
     """The means of users with usable records."""
-    means = table.means if len(table.columns) == 1 else table.means[:, column]
-    return means[table.counts > 0]
+    return _usable(table, table.column_means(column))
 
 
 def usable_weights(table: UserTable, request: Request, cap: int) -> IntArray | None:
     """The weights of users with usable records; None where each weighs one."""
     if request.per == "user":
         return None
-    return user_weights(table, request, cap)[table.counts > 0]
+    return _usable(table, user_weights(table, request, cap))
+
+
+def _usable(table: UserTable, numbers: NDArray[Number]) -> NDArray[Number]:
+    """What belongs to users with usable records."""
+    # Most often all have some, and nothing need be copied.
+    return numbers if table.counts.all() else numbers[table.counts > 0]

@@ -1,8 +1,10 @@
 """What other libraries make people guess, found privately: record cap, spread and place."""
 
+from hubermean.tuning.binned_line import BinnedLine, own_line
 from hubermean.tuning.cap import CAPS, LARGEST_TUNED_CAP, CapSearch, Census, public_cap, share_above
 from hubermean.tuning.lattice import heaviest
-from hubermean.tuning.line import HeldLine, Line, PartedLine, line_of
+from hubermean.tuning.line import HeldLine, Line, OwnLine
+from hubermean.tuning.many_lines import JointLine, PartedLine, line_of
 from hubermean.tuning.place import PlaceSearch, Windows
 from hubermean.tuning.spread import LARGEST_SHARE, LENGTHS, PER_OCTAVE, SHORTEST, SpreadSearch
 
@@ -13,16 +15,20 @@ __all__ = [
     "LENGTHS",
     "PER_OCTAVE",
     "SHORTEST",
+    "BinnedLine",
     "CapSearch",
     "Census",
     "HeldLine",
+    "JointLine",
     "Line",
+    "OwnLine",
     "PartedLine",
     "PlaceSearch",
     "SpreadSearch",
     "Windows",
     "heaviest",
     "line_of",
+    "own_line",
     "public_cap",
     "share_above",
 ]

@@ -52,8 +52,11 @@ class Census:
     @classmethod
     def of(cls, counts: IntArray) -> Census:
         """Of the counts of users, some of which may be zero."""
-        usable = np.sort(counts[counts > 0])
-        return cls(users=len(usable), above=len(usable) - np.searchsorted(usable, CAPS, side="right"))
+        having = np.bincount(np.minimum(counts, LARGEST_TUNED_CAP + 1), minlength=1)
+        having[0] = 0
+        up_to = np.cumsum(having)
+        users = int(up_to[-1])
+        return cls(users=users, above=users - up_to[np.minimum(CAPS, len(up_to) - 1)])
 
     @classmethod
     def together(cls, parts: Sequence[Census]) -> Census:

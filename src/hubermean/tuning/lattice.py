@@ -37,37 +37,45 @@ def last_start(points: Floats, steps: Floats) -> Floats:
     return np.where(np.abs(points) >= steps * 2.0**53, points, starts)
 
 
-def heaviest(line: Line, lengths: Floats, *, least: int = 0) -> IntArray:
+def heaviest(line: Line, lengths: Floats, *, least: int = 0, most: int | None = None) -> IntArray:
     """For each length the largest weight in one of its intervals, an eighth of all, or `least`: what is most.
 
-    `lengths` ascend by a factor of 2^(1/8) or more.
+    `lengths` ascend by a factor of 2^(1/8) or more. Weights above `most` are not told apart and count as that.
 
-    Formal guarantees: rises by at least 0 and at most a user's weight when that user is added, and does not fall from
-    one length to the next (proofs/tuning.md, Lemma 1).
+    Formal guarantees, without `least` and `most`: rises by at least 0 and at most a user's weight when that user is
+    added, and does not fall from one length to the next (proofs/tuning.md, Lemma 1).
     """
     survey = line.survey(LEAST_PART)
     marks = survey.marks
     found = np.full(len(lengths), max(survey.total // LEAST_PART, least), dtype=np.int64)
+    most = max(survey.total, least) if most is None else most
     if not len(marks):
-        return found
+        return np.minimum(found, most)
     steps = steps_of(lengths)
     # Whatever holds a mark lies between these two.
     by_length = lengths[:, np.newaxis]
     lows = marks - by_length - 2.0 * np.spacing(np.maximum(np.abs(marks), by_length))
     highs = marks + by_length
-    around = line.within(lows.ravel(), highs.ravel()).reshape(lows.shape)
+    surely, at_most = (
+        weights.reshape(lows.shape) for weights in line.bounds_within(lows.ravel(), highs.ravel())
+    )
     # An interval of twice the length holds all of that, if it is no shorter for being rounded.
     longer = slice(_TWICE, None)
     starts = last_start(lows[:-_TWICE], steps[longer, np.newaxis])
-    held = np.where(starts + by_length[longer] >= highs[:-_TWICE], around[:-_TWICE], 0)
+    held = np.where(starts + by_length[longer] >= highs[:-_TWICE], surely[:-_TWICE], 0)
     found[longer] = np.maximum(found[longer], held.max(axis=1, initial=0))
     found = np.maximum.accumulate(found)
-    length, mark = np.nonzero(around > found[:, np.newaxis])
-    if not len(length):
-        return found
-    owners, lows = _holding(marks[mark], lengths, length)
-    np.maximum.at(found, owners, line.within(lows, lows + lengths[owners]))
-    return found
+    # What is found so far is there; what may hold more than that, and more than is told apart, is looked at.
+    length, mark = np.nonzero((at_most > found[:, np.newaxis]) & (found < most)[:, np.newaxis])
+    if len(length):
+        owners, lows = _holding(marks[mark], lengths, length)
+        surely, at_most = line.bounds_within(lows, lows + lengths[owners])
+        np.maximum.at(found, owners, surely)
+        open_ = (at_most > found[owners]) & (found[owners] < most)
+        owners, lows = owners[open_], lows[open_]
+        if len(owners):
+            np.maximum.at(found, owners, line.within(lows, lows + lengths[owners]))
+    return np.minimum(found, most)
 
 
 def _holding(marks: Floats, lengths: Floats, which: IntArray) -> tuple[IntArray, Floats]:

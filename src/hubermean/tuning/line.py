@@ -1,20 +1,19 @@
 """Users on a line, each with a weight: marks that leave little weight between them, and the weight of intervals.
 
-The same questions are asked of users on one machine (`HeldLine`) and of users in parts (`PartedLine`), where each takes
-one pass and brings back little. Marks differ with the parts: they say where to look, and no law may follow from more.
+The same questions are asked of users on one machine, sorted (`HeldLine`) or, where they are many, told apart by bins
+(`BinnedLine`), and of users in parts (`JointLine`, `PartedLine`). Marks differ with the parts: they say where to look,
+and no law may follow from more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hubermean.user_table import PrivateTable, UserTable
 
 IntArray = NDArray[np.int64]
 Places = NDArray[Any]
@@ -49,11 +48,26 @@ class Line(Protocol):
     def within(self, lows: Places, highs: Places) -> IntArray:
         """The weight in each of the closed intervals."""
 
+    def bounds_within(self, lows: Places, highs: Places) -> tuple[IntArray, IntArray]:
+        """(least, most): no more and no less than the weight in each of the closed intervals, where that is cheaper.
+
+        They may be the weight itself, and differ with the parts: they say where not to look.
+        """
+
     def between(self, low: Any, high: Any) -> Line:
         """The users in a closed interval."""
 
     def places(self) -> tuple[Places, IntArray]:
         """All places of users, ascending, and the weight at each: for few users, or such as share few places."""
+
+
+class OwnLine(Line, Protocol):
+    """Of users that are here."""
+
+    def sketch(self, resolution: int) -> Sketch:
+        """At most so many places: none of the gaps that they leave holds more than 1/resolution of the weight."""
+
+    def between(self, low: Any, high: Any) -> OwnLine: ...
 
 
 class HeldLine:
@@ -71,24 +85,34 @@ class HeldLine:
             self._cumulated = np.concatenate([[0], np.cumsum(weights[order])])
 
     def sketch(self, resolution: int) -> Sketch:
-        """At most so many places: none of the gaps that they leave holds more than 1/resolution of the weight."""
-        total = int(self._cumulated[-1])
-        # In whole numbers, rounded up; each aim is met by the first place up to which there is so much.
-        aims = np.unique(-(-np.arange(1, resolution + 1) * total // resolution))
-        met = np.searchsorted(self._cumulated[1:], aims[aims > 0])
+        met = np.searchsorted(self._cumulated[1:], shares_of(int(self._cumulated[-1]), resolution))
         places = np.unique(self._places[met])
-        return Sketch(
-            places=places, cumulated=self._cumulated[np.searchsorted(self._places, places, side="right")]
-        )
+        return Sketch(places=places, cumulated=self.up_to(places))
 
     def survey(self, fineness: int) -> Survey:
         return joint_survey([self.sketch(4 * fineness)], fineness)
 
     def within(self, lows: Places, highs: Places) -> IntArray:
-        ends = np.searchsorted(self._places, highs, side="right")
-        starts = np.searchsorted(self._places, lows, side="left")
-        weights: IntArray = self._cumulated[np.maximum(ends, starts)] - self._cumulated[starts]
+        weights: IntArray = np.maximum(self.up_to(highs) - self.before(lows), 0)
         return weights
+
+    def bounds_within(self, lows: Places, highs: Places) -> tuple[IntArray, IntArray]:
+        weights = self.within(lows, highs)
+        return weights, weights
+
+    def up_to(self, ends: Places) -> IntArray:
+        """The weight at each end and before it."""
+        weights: IntArray = self._cumulated[np.searchsorted(self._places, ends, side="right")]
+        return weights
+
+    def before(self, ends: Places) -> IntArray:
+        """The weight before each end."""
+        weights: IntArray = self._cumulated[np.searchsorted(self._places, ends, side="left")]
+        return weights
+
+    def first_with(self, weights: IntArray) -> Places:
+        """The first place, for each weight above 0, at and before which there is so much."""
+        return self._places[np.searchsorted(self._cumulated[1:], weights)]
 
     def between(self, low: Any, high: Any) -> HeldLine:
         start = int(np.searchsorted(self._places, low, side="left"))
@@ -100,44 +124,13 @@ class HeldLine:
 
     def places(self) -> tuple[Places, IntArray]:
         places = np.unique(self._places)
-        up_to = self._cumulated[np.searchsorted(self._places, places, side="right")]
-        return places, np.diff(up_to, prepend=0)
+        return places, np.diff(self.up_to(places), prepend=0)
 
 
-class PartedLine:
-    """Users in parts; `of_part` is pickled and puts the users of a part on the line."""
-
-    def __init__(self, table: PrivateTable, of_part: Callable[[UserTable], HeldLine]) -> None:
-        self._table = table
-        self._of_part = of_part
-        self._surveys: dict[int, Survey] = {}
-
-    def survey(self, fineness: int) -> Survey:
-        if fineness not in self._surveys:
-            sketches = self._table.each_part(_OfLine(self._of_part, _Sketching(4 * fineness)))
-            self._surveys[fineness] = joint_survey(sketches, fineness)
-        return self._surveys[fineness]
-
-    def within(self, lows: Places, highs: Places) -> IntArray:
-        weights = np.zeros(len(lows), dtype=np.int64)
-        for part in self._table.each_part(_OfLine(self._of_part, _Weighing(lows, highs))):
-            weights += part
-        return weights
-
-    def between(self, low: Any, high: Any) -> PartedLine:
-        return PartedLine(self._table, _Between(self._of_part, low, high))
-
-    def places(self) -> tuple[Places, IntArray]:
-        parts = self._table.each_part(_OfLine(self._of_part, HeldLine.places))
-        places, owners = np.unique(np.concatenate([places for places, _ in parts]), return_inverse=True)
-        weights = np.zeros(len(places), dtype=np.int64)
-        np.add.at(weights, owners, np.concatenate([weights for _, weights in parts]))
-        return places, weights
-
-
-def line_of(table: PrivateTable, of_part: Callable[[UserTable], HeldLine]) -> Line:
-    """The users of a table on a line."""
-    return of_part(table) if isinstance(table, UserTable) else PartedLine(table, of_part)
+def shares_of(total: int, resolution: int) -> IntArray:
+    """The weights that sketches aim at: 1/resolution of all, 2/resolution, ..., in whole numbers above 0."""
+    aims = np.unique(-(-np.arange(1, resolution + 1) * total // resolution))
+    return aims[aims > 0]
 
 
 def joint_survey(sketches: Sequence[Sketch], fineness: int) -> Survey:
@@ -158,41 +151,3 @@ def joint_survey(sketches: Sequence[Sketch], fineness: int) -> Survey:
     shares = 2 * fineness * known // known[-1]
     # The last place of a sketch has all weight of its part up to it.
     return Survey(total=int(known[-1]), marks=places[np.diff(shares, prepend=0) > 0])
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _OfLine:
-    """What a part is asked: a question about its users on the line."""
-
-    of_part: Callable[[UserTable], HeldLine]
-    question: Callable[[HeldLine], Any]
-
-    def __call__(self, part: UserTable) -> Any:
-        return self.question(self.of_part(part))
-
-
-@dataclass(frozen=True, repr=False)
-class _Between:
-    of_part: Callable[[UserTable], HeldLine]
-    low: Any
-    high: Any
-
-    def __call__(self, part: UserTable) -> HeldLine:
-        return self.of_part(part).between(self.low, self.high)
-
-
-@dataclass(frozen=True)
-class _Sketching:
-    resolution: int
-
-    def __call__(self, line: HeldLine) -> Sketch:
-        return line.sketch(self.resolution)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Weighing:
-    lows: Places
-    highs: Places
-
-    def __call__(self, line: HeldLine) -> IntArray:
-        return line.within(self.lows, self.highs)

@@ -117,7 +117,8 @@ class SpreadSearch:
         # Costs beyond this are not told apart.
         largest = math.ceil((_PRIOR + 40.0) / float(rate))
         aim = self.per_cent * line.survey(LEAST_PART).total
-        inside = heaviest(line, LENGTHS, least=(aim - largest) // _PER_CENT)
+        least, most = (aim - largest) // _PER_CENT, -((-aim - largest) // _PER_CENT)
+        inside = heaviest(line, LENGTHS, least=least, most=most)
         # By how much each length passes the share.
         passed = np.clip(_PER_CENT * inside - aim, -largest, largest)
         costs = np.maximum(-passed, 0)

@@ -1,4 +1,4 @@
-"""Rows shared out among the processors of this machine."""
+"""Work shared out among the processors of this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 # With fewer numbers than this a pass takes a few milliseconds, and threads would not pay.
@@ -25,11 +26,17 @@ def processors() -> int:
 
 def shared_out(work: Callable[[slice], T], n_rows: int, row_elements: int) -> list[T]:
     """What `work` makes of each of some ranges that cover all rows, in order; of one range if there is little to do."""
-    threads = min(processors(), _MOST_THREADS, n_rows)
-    if threads <= 1 or n_rows * row_elements < WORTHWHILE:
+    if n_rows * row_elements < WORTHWHILE:
         return [work(slice(0, n_rows))]
+    threads = min(processors(), _MOST_THREADS, n_rows)
     cuts = [n_rows * number // threads for number in range(threads + 1)]
-    ranges = [slice(start, stop) for start, stop in pairwise(cuts)]
+    return at_once(work, [slice(start, stop) for start, stop in pairwise(cuts)])
+
+
+def at_once(work: Callable[[S], T], items: list[S]) -> list[T]:
+    """What `work` makes of each item, in order, one thread to an item; a single item needs none."""
+    if len(items) == 1:
+        return [work(items[0])]
     # Made anew each time: a pool that is kept does not survive a fork.
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, ranges))
+    with ThreadPoolExecutor(len(items)) as pool:
+        return list(pool.map(work, items))

@@ -1,0 +1,218 @@
+"""Lines of many users: sorted, by bins, shared out among threads and in parts they give the same answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from hubermean.mechanisms import Clipped, Mechanism, PublicFacts, Request, Tuned
+from hubermean.mechanisms.counted import TunedCount
+from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.tuning import LENGTHS, BinnedLine, HeldLine, JointLine, Line, Windows, heaviest, own_line
+from hubermean.tuning.binned_line import MANY_USERS
+from hubermean.tuning.spread import SpreadSearch
+from hubermean.user_table import UserTable
+
+SIZE = 6_000
+Crowd = Callable[[Generator], NDArray[Any]]
+
+CROWDS: dict[str, Crowd] = {
+    "normal": lambda rng: rng.normal(size=SIZE),
+    "heavy tails": lambda rng: rng.standard_cauchy(SIZE) * 10.0 ** rng.integers(-9, 12, SIZE),
+    "one place": lambda rng: np.full(SIZE, -0.0),
+    "two places": lambda rng: rng.choice([1.0, np.nextafter(1.0, 2.0)], SIZE),
+    "few kinds": lambda rng: rng.integers(-3, 4, SIZE) / 3.0,
+    "most tie": lambda rng: np.where(rng.random(SIZE) < 0.999, 7.0, rng.normal(size=SIZE)),
+    "far from zero": lambda rng: 1e15 + rng.integers(0, 40, SIZE) / 8.0,
+    "as far as floats go": lambda rng: rng.choice([-1.7e308, -1.0, 5e-324, 0.0, 2.0, 1.7e308], SIZE),
+    "tiny": lambda rng: rng.normal(size=SIZE) * 1e-310,
+    "whole numbers": lambda rng: rng.integers(-(2**20), 2**20, SIZE),
+    "huge whole numbers": lambda rng: rng.integers(-(2**61), 2**61, SIZE),
+}
+
+
+def weights_of(rng: Generator) -> NDArray[np.int64]:
+    return rng.integers(0, 60, SIZE)
+
+
+def ends_among(values: NDArray[Any], rng: Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Ends at users, right beside them, between them and beyond them all."""
+    at = rng.choice(values, 60)
+    if values.dtype.kind == "f":
+        beside = np.concatenate([np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])
+        ends = np.concatenate([at, beside, (at + rng.choice(values, 60)) / 2.0, [-np.inf, np.inf, -1.5e308]])
+    else:
+        ends = np.concatenate([at, at + 1, at - 1, [-(2**61) - 5, 2**61 + 5]])
+    return rng.permutation(ends), rng.permutation(ends)
+
+
+def lines(values: NDArray[Any], weights: NDArray[np.int64], rng: Generator) -> dict[str, Line]:
+    cut = int(rng.integers(2_000, SIZE - 2_000))
+    halves = [slice(0, cut), slice(cut, SIZE)]
+    return {
+        "sorted": HeldLine(values, weights),
+        "binned": BinnedLine(values, weights),
+        "joint": JointLine([BinnedLine(values[half], weights[half]) for half in halves]),
+    }
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_the_weight_of_an_interval_is_that_of_its_users(crowd: str) -> None:
+    rng = np.random.default_rng(1)
+    values, weights = CROWDS[crowd](rng), weights_of(rng)
+    lows, highs = ends_among(values, rng)
+    inside = [
+        weights[(values >= low) & (values <= high)].sum() for low, high in zip(lows, highs, strict=True)
+    ]
+    for line in lines(values, weights, rng).values():
+        assert line.within(lows, highs).tolist() == inside
+        least, most = line.bounds_within(lows, highs)
+        assert (least <= inside).all()
+        assert (most >= inside).all()
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_marks_are_users_and_leave_little_weight_between_them(crowd: str) -> None:
+    rng = np.random.default_rng(2)
+    values, weights = CROWDS[crowd](rng), weights_of(rng)
+    for line, fineness in itertools.product(lines(values, weights, rng).values(), (1, 8, 64)):
+        survey = line.survey(fineness)
+        assert survey.total == weights.sum()
+        assert len(survey.marks) <= 2 * fineness + 1
+        assert np.isin(survey.marks, values).all()
+        edges = [None, *survey.marks.tolist(), None]
+        for low, high in itertools.pairwise(edges):
+            after = np.full(SIZE, True) if low is None else values > low
+            before = np.full(SIZE, True) if high is None else values < high
+            assert weights[after & before].sum() * fineness <= survey.total
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_places_and_parts_of_a_line_are_those_of_its_users(crowd: str) -> None:
+    rng = np.random.default_rng(3)
+    values, weights = CROWDS[crowd](rng), weights_of(rng)
+    low, high = np.sort(rng.choice(values, 2))
+    some = (values >= low) & (values <= high)
+    expected = {place: int(weights[some & (values == place)].sum()) for place in np.unique(values[some])}
+    for line in lines(values, weights, rng).values():
+        places, held = line.between(low, high).places()
+        assert dict(zip(places.tolist(), held.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("crowd", [name for name in CROWDS if "whole" not in name and "as far" not in name])
+def test_bins_find_the_heaviest_intervals_that_a_sort_finds(crowd: str) -> None:
+    rng = np.random.default_rng(4)
+    values, weights = np.clip(CROWDS[crowd](rng), -8e12, 8e12), weights_of(rng)
+    total = int(weights.sum())
+    held, *others = lines(values, weights, rng).values()
+    for least, most in (
+        (0, None),
+        (0, 9 * total // 10),
+        (total // 2, None),
+        (8 * total // 10, 9 * total // 10),
+    ):
+        expected = heaviest(held, LENGTHS, least=least, most=most).tolist()
+        for line in others:
+            assert heaviest(line, LENGTHS, least=least, most=most).tolist() == expected
+
+
+def test_what_is_not_told_apart_is_not_told_apart_anywhere() -> None:
+    rng = np.random.default_rng(5)
+    values, weights = rng.standard_cauchy(SIZE), weights_of(rng)
+    total = int(weights.sum())
+    whole = heaviest(HeldLine(values, weights), LENGTHS)
+    for least, most in ((total // 3, total // 2), (0, total // 4), (total // 2, 2 * total)):
+        told = heaviest(HeldLine(values, weights), LENGTHS, least=least, most=most)
+        assert told.tolist() == np.clip(whole, least, most).tolist()
+
+
+def test_the_law_of_the_spread_does_not_depend_on_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are clamped to what is told apart give the costs that all weights give."""
+    rng = np.random.default_rng(6)
+    line = HeldLine(rng.normal(size=SIZE), rng.integers(1, 30, SIZE))
+    search = SpreadSearch(per_cent=85, epsilon=Fraction(5))
+    law = search.law(line, cap=30)
+    monkeypatch.setattr(
+        "hubermean.tuning.spread.heaviest", lambda line, lengths, **_: heaviest(line, lengths)
+    )
+    assert search.law(line, cap=30).costs.tolist() == law.costs.tolist()
+
+
+@pytest.mark.parametrize("crowd", ["whole numbers", "huge whole numbers"])
+def test_windows_hold_the_same_by_bins(crowd: str) -> None:
+    rng = np.random.default_rng(7)
+    values, weights = CROWDS[crowd](rng), weights_of(rng)
+    step = 2**12 if crowd == "whole numbers" else 2**44
+    windows = Windows(exponent=0, step=step, length=8 * step, count=2**18 + 1)
+    held, *others = lines(values, weights, rng).values()
+    for line in others:
+        for mine, theirs in zip(windows.runs(line, parts=64), windows.runs(held, parts=64), strict=True):
+            assert mine.tolist() == theirs.tolist()
+
+
+def test_weights_too_large_for_floats_are_sorted() -> None:
+    places = np.arange(float(MANY_USERS))
+    assert isinstance(own_line(places, np.full(MANY_USERS, 2**32)), BinnedLine)
+    assert isinstance(own_line(places, np.full(MANY_USERS, 2**40)), HeldLine)
+    assert isinstance(own_line(places[:-1], np.ones(MANY_USERS - 1, dtype=np.int64)), HeldLine)
+
+
+def released(mechanism: Mechanism, table: UserTable, per: str) -> tuple[Any, ...]:
+    request = Request.checked(table.columns, epsilon=1.0, delta=0.0, per=per, neighbors="add-remove")
+    prepared = mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
+    outcome = prepared.run(table, InsecureSeededNoise(8))
+    return outcome.values, outcome.parameters
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "per"),
+    [
+        (Tuned(), "record"),
+        (Tuned(), "user"),
+        (Clipped(bounds=(-3.0, 9.0), record_cap=40), "record"),
+        (Clipped(bounds=(-3.0, 9.0)), "user"),
+        (TunedCount(), "record"),
+    ],
+)
+def test_threads_change_nothing_that_is_released(
+    mechanism: Mechanism, per: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(9)
+    means = rng.normal(size=3 * MANY_USERS) * 4.0
+    means[::7_000] = 7.9e12  # with many records such sums go beyond 64 bits
+    records = rng.poisson(15, len(means))
+    records[::7_000] = 2**30
+    held = UserTable.from_means(means, records)
+    summed = held.taken(rng.permutation(len(means)))
+    alone = [released(mechanism, table, per) for table in (held, summed)]
+    monkeypatch.setattr("hubermean.threads.WORTHWHILE", 1)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: 3)
+    assert len(held.each_part(lambda part: part.n_users)) == 3
+    assert [released(mechanism, table, per) for table in (held, summed)] == alone
+    assert alone[0] == alone[1]
+
+
+def totals(table: UserTable) -> list[int]:
+    sums = table.sums[0]
+    return [sums.integer(user) for user in range(table.n_users)]
+
+
+def test_every_user_is_in_one_block() -> None:
+    rng = np.random.default_rng(10)
+    means = rng.normal(size=2 * MANY_USERS + 5)
+    means[::100] = np.nan  # these have records, and no usable ones
+    table = UserTable.from_means(means, rng.integers(0, 9, len(means)))
+    for whole in (table, table.taken(np.arange(table.n_users)), table.taken(np.arange(3))):
+        blocks = list(whole.blocks())
+        assert np.concatenate([block.counts for block in blocks]).tolist() == whole.counts.tolist()
+        assert np.concatenate([block.records for block in blocks]).tolist() == whole.records.tolist()
+        assert [total for block in blocks for total in totals(block)] == totals(whole)
+    assert len(list(table.blocks())) > 1
