@@ -179,7 +179,7 @@ def _id_index(
     files: FileSet, roles: Roles, limits: Limits
 ) -> Callable[[duckdb.DuckDBPyConnection], Sequence[str]]:
     def settings(connection: duckdb.DuckDBPyConnection) -> Sequence[str]:
-        if roles.groups:  # grouped more than once, and by more than users
+        if roles.groups or len(roles.users) > 1:  # grouped by more than one column
             return ()
         bits = bits_of_ids(connection, files, sums=len(roles.values), memory_limit=limits.memory_limit)
         return (f"perfect_ht_threshold = {bits}",)
