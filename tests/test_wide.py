@@ -183,6 +183,38 @@ def test_a_users_point_is_the_same_in_any_block_order_and_layout(
                     break
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("radius", [1e-30, 1e-12, 30.0, 1e25, 1e60])
+@pytest.mark.parametrize("d", [3, 1000, 70_001])
+def test_rows_that_are_passed_over_are_those_that_all_of_it_would_leave_alone(
+    d: int, radius: float, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Norms from far inside to outside, also where squares are lost or leave the range of the type."""
+    rng = np.random.default_rng(d)
+    directions = rng.standard_normal((16, d))
+    directions[8:] = rng.standard_cauchy((8, d))
+    directions[4:8, 1:] = 0.0
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    lengths = radius * np.array([0.0, 0.3, 0.61, 0.62, 0.9, 0.999999, 1.000001, 1.5] * 2)
+    with np.errstate(over="ignore"):
+        means = (directions * lengths[:, np.newaxis]).astype(dtype)
+    means = means[np.isfinite(means).all(axis=1)]
+    quick = [Rows.within_ball(row[np.newaxis], radius).factors for row in means]
+    monkeypatch.setattr("hubermean.location.rows._surely_within", lambda rows, radius: False)
+    assert quick == [Rows.within_ball(row[np.newaxis], radius).factors for row in means]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+def test_a_user_is_usable_if_all_its_numbers_are_finite(dtype: type) -> None:
+    """Also where their squares are not, and whoever stands beside it."""
+    most = float(np.finfo(dtype).max) if dtype is not np.longdouble else 1e308
+    means = np.ones((9, 5000), dtype=dtype)
+    means[1, 4999], means[2, 17], means[3, 0] = np.nan, np.inf, -np.inf
+    means[4], means[5, 3], means[6, 8:10] = most, most, [np.inf, -np.inf]
+    table = UserTable.from_means(means)
+    assert table.counts.tolist() == [1, 0, 0, 0, 1, 1, 0, 1, 1]
+
+
 def test_users_who_are_left_out_leave_no_trace() -> None:
     """A table with unusable rows, wherever they stand, is the table without them."""
     rng = np.random.default_rng(4)

@@ -17,6 +17,7 @@ from hubermean.errors import InputError, is_real
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.exact.encoding import encode_binary
 from hubermean.exact.sums import BLOCK
+from hubermean.row_squares import row_squares
 from hubermean.threads import shared_out
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class UserTable:
             raise InputError("means must have shape (n,) or (n, d), one row per user")
         n_users, dimension = array.shape
         records = _record_counts(counts, n_users)
-        used = np.where(_finite_rows(array), records, 0)
+        used = np.where(finite_rows(array), records, 0)
         names = ("mean",) if dimension == 1 else tuple(f"mean_{column}" for column in range(dimension))
         return cls(columns=names, sums=HeldMeans(array, used), counts=used, records=records)
 
@@ -220,18 +221,32 @@ class HeldMeans(Sequence[ExactSums]):
         )
 
 
-def _finite_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
+def finite_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether all numbers of a row are finite as floats, in blocks of rows."""
     n_users, dimension = array.shape
     finite = np.ones(n_users, dtype=bool)
     if array.dtype.kind != "f":
         return finite
     rows = max(1, _BLOCK_ELEMENTS // dimension)
-    for start in range(0, n_users, rows):
-        block = array[start : start + rows]
-        with np.errstate(over="ignore"):
-            np.isfinite(block.astype(np.float64, copy=False)).all(axis=1, out=finite[start : start + rows])
+
+    def look(share: slice) -> None:
+        for start in range(share.start, share.stop, rows):
+            block = slice(start, min(start + rows, share.stop))
+            finite[block] = _finite(array[block])
+
+    shared_out(look, n_users, dimension)
     return finite
+
+
+def _finite(block: NDArray[Any]) -> NDArray[np.bool_]:
+    if block.dtype in (np.float32, np.float64):
+        # That sum may also be too large, so then all numbers are looked at.
+        found: NDArray[np.bool_] = np.isfinite(row_squares(block, np.empty(len(block))))
+        doubtful = np.flatnonzero(~found)
+        found[doubtful] = np.isfinite(block[doubtful]).all(axis=1)
+        return found
+    with np.errstate(over="ignore"):
+        return np.asarray(np.isfinite(block.astype(np.float64)).all(axis=1))
 
 
 def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from hubermean.errors import InputError
 from hubermean.location.rows import STRIP_ROWS, Floats, Rows, block_rows
+from hubermean.row_squares import row_squares
 
 # Unit roundoff of float64, the smallest positive float64, and a factor that absorbs every second-order term
 # and the rounding of scalar sums (proofs/huber-location.md, 3.1).
@@ -31,6 +32,8 @@ SMALLEST = 2.0**-320
 
 # A square below 2**-1022 is lost, and with it a distance of at most this per square root of a column.
 LOST_DISTANCE = 2.0**-510
+
+_LONG_ROW = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +156,7 @@ def blocks(problem: Problem, centre: Floats) -> Iterator[Block]:
             if d == 1:
                 np.abs(offsets[:, 0], out=distances)
             else:
-                np.einsum("ij,ij->i", offsets, offsets, out=distances)
+                _squares(offsets, distances)
                 np.sqrt(distances, out=distances)
         # A comparison that NaN fails: one reduction over n numbers guards all n d of them.
         if not float(distances.max()) <= 4 * LARGEST:
@@ -168,6 +171,14 @@ def blocks(problem: Problem, centre: Floats) -> Iterator[Block]:
             if isinstance(problem.thresholds, float)
             else problem.thresholds[window],
         )
+
+
+def _squares(offsets: Floats, out: Floats) -> None:
+    """The sum of the squares of each row; one product a row pays where rows are long."""
+    if offsets.shape[1] < _LONG_ROW:
+        np.einsum("ij,ij->i", offsets, offsets, out=out)
+    else:
+        row_squares(offsets, out)
 
 
 def distance_bounds(block: Block) -> Floats:

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hubermean.row_squares import row_squares
 from hubermean.threads import shared_out
 
 Floats = npt.NDArray[np.float64]
@@ -68,6 +69,8 @@ class Rows:
         buffer = np.empty((size, d))
         for start in range(0, n, size):
             window = slice(start, min(start + size, n))
+            if _surely_within(self._stored(window), radius):
+                continue
             part = self.read(window, buffer)
             squares = np.clip(part, -_HUGE, _HUGE, out=buffer[: len(part)])
             np.multiply(squares, squares, out=squares)
@@ -132,6 +135,21 @@ class Rows:
             if last - first + 1 == len(positions):
                 return self.array[first : last + 1]
         return self.array[positions]
+
+
+def _surely_within(rows: npt.NDArray[Any], radius: float) -> bool:
+    """Whether every row is so far inside the ball that no way of adding its squares could find it outside.
+
+    In single precision, too, a sum of squares is off by less than one part in 2^7, however it is added
+    (`row_squares`), and by less than the smallest normal number for every square that is lost: with half of the radius
+    squared to spare, neither matters. What is no number is not within.
+    """
+    if rows.dtype not in (np.float32, np.float64):
+        return False
+    half, d = 0.5 * radius * radius, rows.shape[1]
+    if not half > 2.0**6 * d * float(np.finfo(rows.dtype).tiny):
+        return False
+    return bool((row_squares(rows, np.empty(len(rows))) <= 0.75 * half).all())
 
 
 def _sum_over_columns(terms: Floats) -> Floats:

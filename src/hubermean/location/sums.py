@@ -55,7 +55,8 @@ def strip_sum(factors: Floats, rows: Floats) -> Floats:
     size, d = rows.shape
     whole = size - size % STRIP_ROWS
     if whole == 0:
-        return np.asarray(factors @ rows)
+        # Not by a library of linear algebra: of matrices of this size it makes work for threads of its own.
+        return np.asarray(np.einsum("i,ij->j", factors, rows))
     strips_of_factors = factors[:whole].reshape(-1, STRIP_ROWS)
     if d == 1:
         strips = np.einsum("ij,ij->i", strips_of_factors, rows[:whole].reshape(-1, STRIP_ROWS))[:, None]
