@@ -19,7 +19,7 @@ from hubermean.errors import (
     NotRecorded,
     NotReleased,
 )
-from hubermean.ingest import sql
+from hubermean.ingest import sql, vectors
 from hubermean.ledger import Ledger
 from hubermean.planning import Plan, plan
 from hubermean.release import Release
@@ -51,6 +51,7 @@ __all__ = [
     "mean_of_user_means",
     "plan",
     "sql",
+    "vectors",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from decimal import Decimal
@@ -11,7 +12,7 @@ from typing import Any, overload
 from numpy.typing import ArrayLike
 
 from hubermean.errors import InputError
-from hubermean.ingest import Reading, column_names, is_query
+from hubermean.ingest import Reading, VectorFile, column_names, is_query, opened_vectors
 from hubermean.ledger import Account, Ledger, Question, charged_to, question_of
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
 from hubermean.mechanisms.counted import Count, TunedCount
@@ -387,7 +388,7 @@ def _released(
 
 
 def mean_of_user_means(
-    means: ArrayLike,
+    means: ArrayLike | VectorFile,
     counts: ArrayLike | None = None,
     *,
     epsilon: float,
@@ -411,8 +412,9 @@ def mean_of_user_means(
 
     Args:
         means: shape (n,) or (n, d), one row per user; a user with a value that is not finite is unusable. An array of
-            numbers is not copied and may be a memory map, best with each row in one piece.
-        counts: how many records stand behind each mean; one each when left out.
+            numbers is not copied and may be a memory map, best with each row in one piece. Or a column of lists in
+            Parquet files: `hubermean.vectors(...)`.
+        counts: how many records stand behind each mean; one each when left out. Files say it themselves.
         per: "record" weighs users by their (capped) counts, "user" equally; "record" when counts are given.
 
     The other arguments are those of `mean`.
@@ -427,9 +429,17 @@ def mean_of_user_means(
         n_users=n_users,
     )
     chosen = choose(mechanism, known)
-    table = UserTable.from_means(means, counts)
+    users: contextlib.AbstractContextManager[UserTable]
+    if isinstance(means, VectorFile):
+        if counts is not None:
+            raise InputError("files say how many records a user has; leave counts out")
+        columns, users = means.columns, opened_vectors(means)
+        reading = Reading(user=(means.user,), value=(means.value,))
+    else:
+        table = UserTable.from_means(means, counts)
+        columns, users, reading = table.columns, contextlib.nullcontext(table), None
     per = per or ("user" if counts is None else "record")
-    request = Request.checked(table.columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen.check(request)
 
     def asked() -> Question:
@@ -439,6 +449,7 @@ def mean_of_user_means(
             request=request,
             mechanism=mechanism,
             known=known,
+            reading=reading,
             counts=counts,
             name=question,
         )
@@ -446,4 +457,5 @@ def mean_of_user_means(
     with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
         if account is not None and isinstance(recorded := account.answered(request), Release):
             return recorded
-        return release_table(table, request, chosen, SystemNoise(), payer=account or UNPAID)
+        with users as table:
+            return release_table(table, request, chosen, SystemNoise(), payer=account or UNPAID)

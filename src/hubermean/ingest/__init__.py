@@ -6,15 +6,19 @@ from hubermean.ingest.keys import keys_from_file, listed_keys
 from hubermean.ingest.query import SqlQuery, sql
 from hubermean.ingest.read import column_names, user_table
 from hubermean.ingest.reading import Reading
+from hubermean.ingest.vector_file import VectorFile, opened_vectors, vectors
 
 __all__ = [
     "Reading",
     "SqlQuery",
+    "VectorFile",
     "column_names",
     "group_table",
     "is_query",
     "keys_from_file",
     "listed_keys",
+    "opened_vectors",
     "sql",
     "user_table",
+    "vectors",
 ]

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from hubermean.errors import InputError
-from hubermean.ingest import Reading, SqlQuery
+from hubermean.ingest import Reading, SqlQuery, VectorFile
 from hubermean.ledger.entries import digest_of
 from hubermean.mechanisms import Known, Mechanism, Request
 from hubermean.readable import printable
@@ -135,6 +135,8 @@ def _identity(data: Any) -> Any:
         return ["file", os.path.abspath(os.fsdecode(data))]
     if isinstance(data, SqlQuery):
         return ["sql", data.query, [[name, list(files.paths)] for name, files in data.files]]
+    if isinstance(data, VectorFile):
+        return ["vectors", list(data.files.paths), data.length]
     return ["object", _name_of(data)]
 
 
@@ -154,4 +156,6 @@ def _label(data: Any) -> str:
         return printable(os.path.basename(os.fsdecode(data)))[:LONGEST_NAME]
     if isinstance(data, SqlQuery):
         return "a query"
+    if isinstance(data, VectorFile):
+        return _label(data.files.paths[0])
     return f"a {type(data).__name__}"

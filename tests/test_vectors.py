@@ -1,0 +1,215 @@
+"""Vectors in Parquet files: one row a user, from its own records alone, in little memory and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+import hubermean as hm
+from hubermean.ingest import opened_vectors, vectors
+from hubermean.ingest.scratch import PREFIX
+from hubermean.user_table import UserTable
+
+WIDE = {"epsilon": 1e6, "per": "user", "bounds": (-10, 10)}
+
+
+def written(path: Path, users: Sequence[Any], lists: Any, kind: Any, key: Any = None) -> Path:
+    table = pa.table({"client": pa.array(users, type=key), "update": pa.array(lists, type=kind)})
+    pq.write_table(table, path, row_group_size=7)
+    return path
+
+
+def by_user(path: Path | str, **given: Any) -> tuple[dict[tuple[float, ...], int], UserTable]:
+    """The vectors of users with how often each is there; users have no names any more."""
+    with opened_vectors(vectors(path, user="client", value="update", **given)) as table:
+        rows = [tuple(row) for row in np.array(table.means).reshape(table.n_users, -1).tolist()]
+        held = UserTable(
+            columns=table.columns, sums=table.sums, counts=table.counts.copy(), records=table.records.copy()
+        )
+    return {row: rows.count(row) for row in rows}, held
+
+
+@pytest.fixture
+def drawn() -> tuple[list[int], NDArray[np.float32]]:
+    """40 users, most with one record, some with up to nine."""
+    rng = np.random.default_rng(3)
+    users = [user for user in range(40) for _ in range(1 if user % 4 else 1 + user // 4 % 9)]
+    return users, rng.standard_cauchy((len(users), 5)).astype(np.float32)
+
+
+def test_a_users_vector_is_the_mean_of_its_records(tmp_path: Path, drawn: Any) -> None:
+    users, rows = drawn
+    path = written(tmp_path / "u.parquet", users, rows.tolist(), pa.list_(pa.float32(), 5))
+    found, table = by_user(path)
+    expected = {user: rows[np.array(users) == user].astype(np.float64).mean(axis=0) for user in set(users)}
+    assert table.n_users == 40
+    assert table.columns == tuple(f"update[{place}]" for place in range(5))
+    means = np.array(sorted(found))
+    assert np.allclose(means, np.array(sorted(map(tuple, expected.values()))), rtol=1e-6)
+    assert sorted(table.counts.tolist()) == sorted(np.bincount(users).tolist())
+    assert sorted(table.records.tolist()) == sorted(table.counts.tolist())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_order_and_the_company_of_records_change_no_bit(
+    tmp_path: Path, drawn: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, rows = drawn
+    rows = rows.astype(dtype) * np.float64(1e3) ** np.arange(-2, 3)
+    kind = pa.list_(pa.from_numpy_dtype(dtype), 5)
+    found, _ = by_user(written(tmp_path / "u.parquet", users, rows.tolist(), kind))
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(users))
+        shuffled = [users[place] for place in order]
+        monkeypatch.setattr("hubermean.ingest.vector_file._READ_ELEMENTS", 11 * seed)
+        again = written(tmp_path / "again.parquet", shuffled, rows[order].tolist(), kind)
+        assert by_user(again)[0] == found
+        parts = tmp_path / f"parts{seed}"
+        parts.mkdir()
+        half = len(users) // 2
+        written(parts / "a.parquet", shuffled[:half], rows[order][:half].tolist(), kind)
+        written(parts / "b.parquet", shuffled[half:], rows[order][half:].tolist(), kind)
+        assert by_user(f"{parts}/*.parquet")[0] == found
+    # One user goes, with all records: all others stay as they are.
+    stays = np.array(users) != 36
+    fewer = written(tmp_path / "fewer.parquet", np.array(users)[stays].tolist(), rows[stays].tolist(), kind)
+    left = by_user(fewer)[0]
+    assert len(left) == 39
+    assert left.items() <= found.items()
+
+
+def test_records_are_judged_one_by_one_and_users_without_any_stay(tmp_path: Path) -> None:
+    lists: list[Any] = [
+        [1.0, 2.0], [3.0, 4.0, 5.0], None, [1.0, None], [float("nan"), 1.0], [float("inf"), 0.0], [9.0, 9.0],
+        [7.0, 8.0], [1.0, 2.0], [], [3e38, 3e38], [3e38, 3e38],
+    ]  # fmt: skip
+    users = ["a", "a", "b", "c", "d", "e", None, "f", "f", "f", "g", "g"]
+    path = written(tmp_path / "u.parquet", users, lists, pa.list_(pa.float32()))
+    _, table = by_user(path, length=2)
+    held = {
+        tuple(row) if count else None: (count, records)
+        for row, count, records in zip(
+            np.array(table.means).tolist(), table.counts.tolist(), table.records.tolist(), strict=True
+        )
+    }
+    assert table.n_users == 7
+    largest = float(np.float32(3e38))
+    assert held == {(1.0, 2.0): (1, 2), (4.0, 5.0): (2, 3), (largest, largest): (2, 2), None: (0, 1)}
+    assert sorted(table.counts.tolist()) == [0, 0, 0, 0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "told"),
+    [
+        (pa.list_(pa.float32(), 2), pa.int32(), {}),
+        (pa.list_(pa.float64()), pa.string(), {"length": 2}),
+        (pa.large_list(pa.int64()), pa.large_string(), {"length": 2}),
+        (pa.list_(pa.uint8(), 2), pa.binary(), {"length": 2}),
+        (pa.list_(pa.float16(), 2), pa.uint64(), {}),
+    ],
+)
+def test_types_of_vectors_and_of_users(tmp_path: Path, kind: Any, key: Any, told: Mapping[str, int]) -> None:
+    users: list[Any] = [1, 2, 2] if pa.types.is_integer(key) else ["1", "2", "2"]
+    if key == pa.binary():
+        users = [b"\xff", b"\xfe", b"\xfe"]
+    lists: Any = np.array([[1, 2], [3, 4], [5, 6]], dtype=np.float16).tolist()
+    lists = [[int(x) for x in row] for row in lists] if pa.types.is_integer(kind.value_type) else lists
+    if kind.value_type == pa.float16():
+        lists = [np.array(row, dtype=np.float16) for row in lists]
+    found, _ = by_user(written(tmp_path / "u.parquet", users, lists, kind, key), **told)
+    assert found == {(1.0, 2.0): 1, (4.0, 5.0): 1}
+
+
+def test_a_release_of_vectors_is_that_of_the_means_held(tmp_path: Path, drawn: Any) -> None:
+    users, rows = drawn
+    path = written(tmp_path / "u.parquet", users, rows.tolist(), pa.list_(pa.float32(), 5))
+    release = hm.mean_of_user_means(hm.vectors(path, user="client", value="update"), **WIDE)
+    means = np.array([rows[np.array(users) == user].mean(axis=0) for user in sorted(set(users))])
+    assert np.allclose(release.values, np.clip(means, -10, 10).mean(axis=0), atol=1e-3)
+    assert release.columns[4] == "update[4]"
+
+
+def test_large_vectors_lie_in_the_scratch_folder_and_are_gone_afterwards(
+    tmp_path: Path, drawn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, rows = drawn
+    path = written(tmp_path / "u.parquet", users, rows.tolist(), pa.list_(pa.float32(), 5))
+    expected = by_user(path)[0]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    monkeypatch.setattr("hubermean.ingest.vector_file._HELD_BYTES", 0)
+    with opened_vectors(vectors(path, user="client", value="update")) as table:
+        (folder,) = scratch.glob(f"{PREFIX}*")
+        assert {"means", "records"} <= {file.name for file in folder.iterdir()}
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert isinstance(table.matrix().base, np.memmap)
+    assert list(scratch.iterdir()) == []
+    assert by_user(path)[0] == expected
+
+
+def test_a_disk_without_room_is_said_so(tmp_path: Path, drawn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    users, rows = drawn
+    path = written(tmp_path / "u.parquet", users, rows.tolist(), pa.list_(pa.float32(), 5))
+    monkeypatch.setattr("hubermean.ingest.vector_file._HELD_BYTES", 0)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with (
+        pytest.raises(hm.InputError, match="no room for the vectors; let TMPDIR name"),
+        opened_vectors(vectors(path, user="client", value="update")),
+    ):
+        pass
+
+
+def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
+    path = written(tmp_path / "u.parquet", ["a", "b"], [[1.0], [2.0]], pa.list_(pa.float32()))
+    fixed = written(tmp_path / "f.parquet", ["a", "b"], [[1.0], [2.0]], pa.list_(pa.float32(), 1))
+    ints = written(tmp_path / "i.parquet", [1, 2], [[1.0], [2.0]], pa.list_(pa.float32(), 1))
+    flat = written(tmp_path / "flat.parquet", [1.5, 2.5], [1.0, 2.0], pa.float32())
+    text = tmp_path / "u.csv"
+    text.write_text("client,update\na,1\n")
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(fixed.read_bytes()[:-20])
+    for given, words in (
+        ({"data": path}, "does not say how long its lists are; give length="),
+        ({"data": path, "length": 0}, "length must be a whole number from 1 to"),
+        ({"data": path, "length": True}, "length must be a whole number"),
+        ({"data": fixed, "length": 3}, "have 1 numbers, not 3"),
+        ({"data": flat}, "has type double and cannot identify users here"),
+        ({"data": flat, "user": "update", "value": "client"}, "cannot identify users"),
+        ({"data": ints, "value": "client", "user": "update"}, "cannot identify users"),
+        ({"data": ints, "value": "client", "user": "client"}, "is both user and value"),
+        ({"data": fixed, "value": "gone"}, "there is no column 'gone'; the columns are: client, update"),
+        ({"data": fixed, "user": ["client"]}, "user must be the name of one column"),
+        ({"data": text}, "vectors are read from Parquet files"),
+        ({"data": broken}, "cannot be read as parquet; check that it is complete"),
+        ({"data": str(tmp_path / "[fi].parquet")}, "in another type; write all files with one"),
+        ({"data": tmp_path / "none.parquet"}, "there is no file"),
+    ):
+        with pytest.raises(hm.InputError, match=words.replace("[", "\\[")):
+            vectors(**{"user": "client", "value": "update", **given})
+    with pytest.raises(hm.InputError, match="leave counts out"):
+        hm.mean_of_user_means(vectors(fixed, user="client", value="update"), [1, 2], **WIDE)
+
+
+def test_a_ledger_answers_the_same_question_again_without_reading(tmp_path: Path, drawn: Any) -> None:
+    users, rows = drawn
+    path = written(tmp_path / "u.parquet", users, rows.tolist(), pa.list_(pa.float32(), 5))
+    ledger = hm.Ledger(tmp_path / "budget.sqlite")
+    ledger.init("updates", epsilon=3)
+    asked = {"epsilon": 1, "bounds": (-10, 10), "ledger": ledger, "dataset": "updates"}
+    first = hm.mean_of_user_means(hm.vectors(path, user="client", value="update"), **asked)
+    file = hm.vectors(path, user="client", value="update")
+    path.write_bytes(b"no longer there")
+    assert hm.mean_of_user_means(file, **asked).values == first.values
