@@ -10,8 +10,11 @@ import duckdb
 
 DATA = Path(__file__).parent / "data"
 
-USER, AMOUNT, WHOLE, PRICE = "user_id", "amount", "whole", "price"
-"""Users, exponential doubles, whole numbers up to 10,000, decimals(12, 2)."""
+USER, SCATTERED, TEXT = "user_id", "account", "name"
+"""The same users, by whole numbers from 0 on, by whole numbers anywhere in 63 bits, and by text of 17 letters."""
+
+AMOUNT, WHOLE, PRICE = "amount", "whole", "price"
+"""Exponential doubles, whole numbers up to 10,000, decimals(12, 2)."""
 
 _UNIFORM = "((hash(i, {which}) >> 11) * (2.0 ** -53))"
 """From the row's number alone: the same file, however many threads write it."""
@@ -107,7 +110,9 @@ def _write(path: Path, columns: str, numbers: range, users: int) -> None:
     unfinished = path.with_suffix(".unfinished")
     with duckdb.connect() as connection:
         connection.execute(
-            f"COPY (SELECT (hash(i) % {users})::BIGINT AS {USER}, {columns} "
-            f"FROM range({numbers.start}, {numbers.stop}) t(i)) TO '{unfinished}' (FORMAT parquet)"
+            f"COPY (SELECT {USER}, (hash({USER}) >> 1)::BIGINT AS {SCATTERED}, "
+            f"'u' || lpad(hex(hash({USER})), 16, '0') AS {TEXT}, {columns} "
+            f"FROM (SELECT i, (hash(i) % {users})::BIGINT AS {USER} "
+            f"FROM range({numbers.start}, {numbers.stop}) t(i))) TO '{unfinished}' (FORMAT parquet)"
         ).fetchall()
     unfinished.replace(path)

@@ -1,4 +1,4 @@
-"""Speed and scale: one machine, growth, other libraries, Spark; tables here, and the page benchmarks/RESULTS.md.
+"""Speed and scale: one machine, growth, vectors, other libraries, Spark; tables, and the page benchmarks/RESULTS.md.
 
     make bench          # a short version of all parts
     make bench-all      # the whole: hours
@@ -22,6 +22,7 @@ import suite_growth
 import suite_machine
 import suite_peers
 import suite_spark
+import suite_vectors
 from engines import use_threads
 from measured import Limits, machine_bytes
 from rows_file import DATA, make_file
@@ -68,9 +69,11 @@ class Run:
         tables = [
             suite_machine.beside_plain(one, threads=given.threads, repeats=given.repeats),
             suite_machine.memory(one, **common),
-            suite_machine.beside_plain(many, threads=given.threads, repeats=given.many_repeats),
-            suite_machine.memory(many, **common),
+            suite_machine.beside_plain(
+                many, threads=given.threads, repeats=given.many_repeats, cases=suite_machine.LARGE
+            ),
             suite_machine.within_memory(many, **common),
+            suite_machine.stages(many, **common),
         ]
         return self.section("One machine", suite_machine.SAYS, tables)
 
@@ -106,10 +109,18 @@ class Run:
         )
         return self.section("Spark", suite_spark.SAYS, [table], versions)
 
+    def vectors(self) -> Section:
+        given = self.options
+        table = suite_vectors.of_sizes(
+            given.vector_columns, given.vector_users, repeats=given.vector_repeats, limits=self.limits
+        )
+        return self.section("Vectors", suite_vectors.SAYS, [table], [f"numpy {metadata.version('numpy')}"])
+
 
 PARTS: dict[str, Callable[[Run], Section]] = {
     "machine": Run.machine,
     "growth": Run.growth,
+    "vectors": Run.vectors,
     "peers": Run.peers,
     "spark": Run.spark,
 }
@@ -128,6 +139,8 @@ QUICK = {
     "growth_columns": [1, 2, 4],
     "growth_columns_rows": 500_000,
     "growth_repeats": 2,
+    "vector_columns": [100, 1_000],
+    "vector_repeats": 3,
     "peer_rows": [100_000],
     "spark_rows": 200_000,
     "spark_repeats": 3,
@@ -160,6 +173,10 @@ def parser() -> argparse.ArgumentParser:
     growth.add_argument("--growth-columns", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     growth.add_argument("--growth-columns-rows", type=int, default=10_000_000)
     growth.add_argument("--growth-repeats", type=int, default=3)
+    vectors = made.add_argument_group("vectors")
+    vectors.add_argument("--vector-users", type=int, default=5_000)
+    vectors.add_argument("--vector-columns", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    vectors.add_argument("--vector-repeats", type=int, default=5)
     peers = made.add_argument_group("other libraries")
     peers.add_argument("--peer-rows", type=int, nargs="+", default=[10**6, 5 * 10**6, 2 * 10**7])
     peers.add_argument("--releases", type=int, default=10, help="of each library at each size")

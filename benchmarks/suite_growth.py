@@ -9,7 +9,7 @@ from growth import fitted_exponent, last_exponent
 from measured import Limits, Measured
 from rows_file import AMOUNT, RowsFile, make_file, make_wide_file
 from sections import Table, megabytes, seconds
-from suite_machine import SMALL_ROWS, SMALL_USERS, alone
+from suite_machine import SMALL_ROWS, SMALL_USERS, Case, alone
 
 ROWS_OF_A_USER = 20
 ENGINES = ("hubermean", "DuckDB")
@@ -61,8 +61,7 @@ def _grown(
                     engine,
                     file,
                     small,
-                    names[0],
-                    {"columns": list(names)},
+                    Case(title="", column=names[0], told={"columns": list(names)}),
                     threads=threads,
                     limits=limits,
                     releases=repeats + 1,

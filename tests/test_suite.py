@@ -20,7 +20,7 @@ from measured import Limits, parsed
 from sections import Section, Table, seconds
 from side_by_side import Ratio, in_turns
 from suite import QUICK, page, parser, without_places
-from suite_machine import alone
+from suite_machine import Case, alone
 from suite_peers import error_of_releases
 from watched import watch
 
@@ -178,11 +178,15 @@ def test_many_parts_hold_the_rows_of_one_file(data: Path) -> None:
     assert of_one == rows_file.truth_of(one, rows_file.AMOUNT)
 
 
+@pytest.mark.parametrize("user", [rows_file.USER, rows_file.SCATTERED, rows_file.TEXT])
 @pytest.mark.parametrize("engine", list(PLAIN))
-def test_a_plain_engine_in_a_process_of_its_own_gives_the_true_mean(data: Path, engine: str) -> None:
+def test_a_plain_engine_in_a_process_of_its_own_gives_the_true_mean(
+    data: Path, engine: str, user: str
+) -> None:
     file = rows_file.make_file(10_000, 500)
+    case = Case(title="", column=rows_file.AMOUNT, user=user)
     limits = Limits(seconds=120.0, bytes=1e12)
-    found = alone(engine, file, file, rows_file.AMOUNT, {}, threads=1, limits=limits, releases=2)
+    found = alone(engine, file, file, case, threads=1, limits=limits, releases=2)
     truth = rows_file.truth_of(file, rows_file.AMOUNT)
     assert found.ended == ""
     assert found.values == pytest.approx([truth.mean_of_means] * 2)
@@ -193,7 +197,8 @@ def test_a_plain_engine_in_a_process_of_its_own_gives_the_true_mean(data: Path, 
 def test_the_parts_on_this_machine_run_from_small_files_to_a_page(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suite_machine, "CASES", suite_machine.CASES[:1])
+    for cases in ("CASES", "LARGE"):
+        monkeypatch.setattr(suite_machine, cases, suite_machine.CASES[:1])
     monkeypatch.setattr(suite, "KEPT_QUICK", data / "measured-quick")
     monkeypatch.setenv("POLARS_MAX_THREADS", "2")  # which the suite sets, and nobody else should see
     sizes = {"rows": "40000", "users": "2000", "many-rows": "40000", "many-users": "2000", "repeats": "2"}
@@ -214,7 +219,13 @@ def test_the_parts_on_this_machine_run_from_small_files_to_a_page(
     monkeypatch.setattr(sys, "argv", ["suite.py", *arguments])
     suite.main()
     text = written.read_text()
-    for heading in ("| column | DuckDB s |", "| column | DuckDB MB |", "within the limit", "| exponent |"):
+    for heading in (
+        "| column | DuckDB s |",
+        "| column | DuckDB MB |",
+        "within the limit",
+        "| after that s |",
+        "| exponent |",
+    ):
         assert heading in text
     assert "failed" not in text
     assert str(tmp_path) not in text

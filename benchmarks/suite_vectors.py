@@ -1,0 +1,75 @@
+"""Vectors: `hubermean` with `tested` on model updates in a memory-mapped file, beside numpy's plain mean of the file.
+
+Each size runs in a process of its own (`vector_turns.py`), so that the memory it takes is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from measured import Limits
+from rows_file import DATA
+from sections import Table, megabytes, seconds
+from side_by_side import Ratio
+from watched import watch
+
+SAYS = (
+    "One row of float32 a user, Gaussian, in a file that is mapped into memory and warm; `tested` is told a threshold "
+    "and a radius, and takes a mean that is private for whole users at epsilon = 1, delta = 1e-6.",
+    "plain: numpy's mean over users in double precision, one thread; read: the sum of all numbers, the least that one "
+    "thread can do with a file. All take turns in one process after one that is not counted; `over plain` is the "
+    "median of the turns, in brackets their quartiles.",
+    "GB/s: the size of the file, times the passes over it that a release makes, over its seconds. MB: the most "
+    "anonymous memory of the process, which the mapped file is no part of, beyond that of an idle one.",
+)
+
+
+def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits) -> Table:
+    headings = ["columns", "read s", "plain s", "hubermean s", "over plain", "passes", "GB/s", "MB"]
+    rows = []
+    for dimension in columns:
+        path = _made(users, dimension)
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("vector_turns.py")),
+            json.dumps({"path": str(path), "repeats": repeats}),
+        ]
+        watched = watch(command, most_seconds=limits.seconds, most_bytes=limits.bytes)
+        if not watched.done:
+            print(watched.complaints, file=sys.stderr)
+            rows.append([f"{dimension:,}", limits.exceeded(watched.stopped) or "failed", *["-"] * 6])
+            continue
+        said = json.loads(watched.output.splitlines()[-1])
+        times = said["seconds"]
+        moved = 4.0 * users * dimension * said["passes"]
+        rows.append(
+            [
+                f"{dimension:,}",
+                *(seconds(min(times[name])) for name in ("read", "plain", "hubermean")),
+                str(Ratio.of(times["hubermean"], times["plain"])),
+                str(said["passes"]),
+                f"{moved / min(times['hubermean']) / 1e9:.1f}",
+                megabytes(said["extra_bytes"]),
+            ]
+        )
+    title = f"{users:,} users, `tested`, {repeats} turns"
+    return Table(title=title, headings=headings, rows=rows, left=[])
+
+
+def _made(users: int, dimension: int) -> Path:
+    path = DATA / f"vectors-{users}-{dimension}.npy"
+    if not path.exists():
+        DATA.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".unfinished")
+        rng = np.random.default_rng(dimension)
+        array = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.float32, shape=(users, dimension))
+        for row in array:
+            rng.standard_normal(dtype=np.float32, out=row)
+        array.flush()
+        unfinished.replace(path)
+    return path
