@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hubermean as hm
@@ -173,6 +173,8 @@ def test_sums_beyond_128_bits_are_exact() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(allow_nan=False)), min_size=1, max_size=30))
+@example([(0, -(2.0**42)), (0, -(2.0**42)), (0, -(2.0**-60))])  # upper parts that add up to -2^63
+@example([(0, 2.0**42), (0, 2.0**42), (0, 2.0**-60)])
 @settings(max_examples=40, deadline=None)
 def test_the_roomy_query_gives_the_same_integers(rows: list[tuple[int, float]]) -> None:
     table = pa.table(

@@ -17,6 +17,7 @@ from hubermean.mechanisms.counted import TunedCount
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.tuning import LENGTHS, BinnedLine, HeldLine, JointLine, Line, Windows, heaviest, own_line
 from hubermean.tuning.binned_line import MANY_USERS
+from hubermean.tuning.line import shares_of
 from hubermean.tuning.spread import SpreadSearch
 from hubermean.user_table import UserTable
 
@@ -47,7 +48,7 @@ def ends_among(values: NDArray[Any], rng: Generator) -> tuple[NDArray[Any], NDAr
     at = rng.choice(values, 60)
     if values.dtype.kind == "f":
         beside = np.concatenate([np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])
-        ends = np.concatenate([at, beside, (at + rng.choice(values, 60)) / 2.0, [-np.inf, np.inf, -1.5e308]])
+        ends = np.concatenate([at, beside, at / 2.0 + rng.choice(values, 60) / 2.0, [-np.inf, np.inf, -1.5e308]])
     else:
         ends = np.concatenate([at, at + 1, at - 1, [-(2**61) - 5, 2**61 + 5]])
     return rng.permutation(ends), rng.permutation(ends)
@@ -64,7 +65,6 @@ def lines(values: NDArray[Any], weights: NDArray[np.int64], rng: Generator) -> d
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
-@pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_the_weight_of_an_interval_is_that_of_its_users(crowd: str) -> None:
     rng = np.random.default_rng(1)
     values, weights = CROWDS[crowd](rng), weights_of(rng)
@@ -216,3 +216,10 @@ def test_every_user_is_in_one_block() -> None:
         assert np.concatenate([block.records for block in blocks]).tolist() == whole.records.tolist()
         assert [total for block in blocks for total in totals(block)] == totals(whole)
     assert len(list(table.blocks())) > 1
+
+
+@pytest.mark.parametrize("total", [1, 7, 31, 32, 33, 10**6 + 3, 2**62, 2**63 - 1])
+def test_the_weights_that_are_aimed_at_are_whole_shares_however_large(total: int) -> None:
+    for resolution in (1, 4, 32, 256):
+        exact = sorted({-(-number * total // resolution) for number in range(1, resolution + 1)})
+        assert shares_of(total, resolution).tolist() == exact

@@ -6,11 +6,14 @@ parameters, text, exit code, what is printed on either stream.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -151,3 +154,16 @@ def test_no_scratch_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         rows([[1.0], [2.0]]), user="u", value="v", epsilon=1, bounds=(0, 1), record_cap=1, memory_limit="50MB"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("far", [0.0, 1e300, np.finfo(np.float64).max, -np.finfo(np.float64).max])
+@pytest.mark.parametrize("share", [1, 900])
+def test_users_at_the_end_of_all_numbers_cause_no_warning(far: float, share: int) -> None:
+    """A warning, or an error for who has numpy raise them, would tell that such a user is there."""
+    means = np.random.default_rng(0).normal(size=2000)
+    means[:share] = far
+    means[share // 2 : share] *= -1.0
+    with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+        warnings.simplefilter("error")
+        with contextlib.suppress(hm.NotReleased):
+            hm.mean_of_user_means(means, epsilon=1.0, mechanism="tuned")

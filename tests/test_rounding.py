@@ -141,6 +141,26 @@ def test_products_beyond_64_bits_are_exact() -> None:
     assert [product[i] for i in range(3)] == [2**102, -(2**102), -15]
 
 
+EDGES = [sign * (2**power + near) for power in (61, 62, 63) for near in (-1, 0, 1) for sign in (-1, 1)]
+
+
+def test_two_sums_of_parts_are_one_sum_up_to_the_ends_of_64_bits() -> None:
+    """Also at -2^63, whose magnitude is no number of 64 bits."""
+    pairs = [(high, low) for high in (0, *EDGES) for low in (-1, 0, 1, -(2**62), 2**62, -(2**63), 2**63 - 1)]
+    highs, lows = (ExactIntegers.from_integers(part) for part in zip(*pairs, strict=True))
+    whole = [high * 2**40 + low for high, low in pairs]
+    found = ExactSums.from_parts(BINARY, highs, lows)
+    assert found.high is not None
+    assert [found.high[place] * 2**40 + found.low[place] for place in range(len(pairs))] == whole
+    assert all(0 <= found.low[place] < 2**40 for place in range(len(pairs)))
+    fits = [total for total in whole if -(2**127) <= total < 2**127]
+    words = [(total & (2**64 - 1), total >> 64) for total in fits]
+    low_words = np.array([low for low, _ in words], dtype=np.uint64).view(np.int64)
+    one = ExactSums.from_binary_words([(low_words, np.array([high for _, high in words]))])
+    assert one.high is not None
+    assert [one.high[place] * 2**40 + one.low[place] for place in range(len(fits))] == fits
+
+
 def test_a_clamp_beyond_62_bits_is_refused() -> None:
     sums = ExactSums(encoding=whole_numbers(), low=ExactIntegers.from_integers([1]))
     with pytest.raises(ValueError, match="62 bits"):

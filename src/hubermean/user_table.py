@@ -124,7 +124,9 @@ class UserTable:
         if not isinstance(self.sums, HeldMeans):
             return self.sums[column].means(self.counts)
         with np.errstate(over="ignore"):
-            return self.sums.array[:, column].astype(np.float64)
+            means = self.sums.array[:, column].astype(np.float64)
+        # As their exact sums are: what lies beyond counts as the limit.
+        return np.clip(means, -float(BINARY.limit), float(BINARY.limit), out=means)
 
     @property
     def means(self) -> NDArray[np.float64]:

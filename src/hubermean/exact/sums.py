@@ -128,7 +128,8 @@ class ExactSums:
             return cls(encoding=encoding, low=ExactIntegers.from_integers(totals))
         whole, rest = high.small + (low.small >> 40), low.small & (BINARY.radix - 1)
         large: dict[int, int] = {}
-        near_the_edge = np.flatnonzero(np.abs(high.small) > 2**61).tolist()
+        # Not by magnitude: that of -2^63 is negative.
+        near_the_edge = np.flatnonzero((high.small > 2**61) | (high.small < -(2**61))).tolist()
         for position in {*high.large, *low.large, *near_the_edge}:
             upper, lower = divmod(high[position] * BINARY.radix + low[position], BINARY.radix)
             whole[position], rest[position] = 0, lower

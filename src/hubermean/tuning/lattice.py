@@ -37,6 +37,7 @@ def last_start(points: Floats, steps: Floats) -> Floats:
     return np.where(np.abs(points) >= steps * 2.0**53, points, starts)
 
 
+@np.errstate(over="ignore")  # far users' intervals may end beyond all numbers
 def heaviest(line: Line, lengths: Floats, *, least: int = 0, most: int | None = None) -> IntArray:
     """For each length the largest weight in one of its intervals, an eighth of all, or `least`: what is most.
 
@@ -90,5 +91,5 @@ def _holding(marks: Floats, lengths: Floats, which: IntArray) -> tuple[IntArray,
     owner, start = np.concatenate(owners), np.concatenate(found)
     order = np.lexsort([start, owner])
     owner, start = owner[order], start[order]
-    new = np.append(True, (np.diff(owner) != 0) | (np.diff(start) != 0))
+    new = np.append(True, (owner[1:] != owner[:-1]) | (start[1:] != start[:-1]))
     return owner[new], start[new]

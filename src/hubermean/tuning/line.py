@@ -129,7 +129,9 @@ class HeldLine:
 
 def shares_of(total: int, resolution: int) -> IntArray:
     """The weights that sketches aim at: 1/resolution of all, 2/resolution, ..., in whole numbers above 0."""
-    aims = np.unique(-(-np.arange(1, resolution + 1) * total // resolution))
+    whole, rest = divmod(total, resolution)
+    number = np.arange(1, resolution + 1)
+    aims = np.unique(whole * number + -(-rest * number // resolution))  # no product exceeds the total by much
     return aims[aims > 0]
 
 
@@ -148,6 +150,14 @@ def joint_survey(sketches: Sequence[Sketch], fineness: int) -> Survey:
     places, known = places[order], np.cumsum(known[order])
     last = np.append(places[1:] != places[:-1], True)
     places, known = places[last], known[last]
-    shares = 2 * fineness * known // known[-1]
+    shares = _shares(known, 2 * fineness)
     # The last place of a sketch has all weight of its part up to it.
     return Survey(total=int(known[-1]), marks=places[np.diff(shares, prepend=0) > 0])
+
+
+def _shares(known: IntArray, parts: int) -> IntArray:
+    """Which of so many equal shares of the last weight each one has entered, for any weights of 63 bits."""
+    total = int(known[-1])
+    bounds = np.array([-(-total * part // parts) for part in range(1, parts + 1)])
+    entered: IntArray = np.searchsorted(bounds, known, side="right")
+    return entered
