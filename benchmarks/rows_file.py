@@ -109,6 +109,7 @@ def _write(path: Path, columns: str, numbers: range, users: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false").fetchall()
         connection.execute(
             f"COPY (SELECT {USER}, (hash({USER}) >> 1)::BIGINT AS {SCATTERED}, "
             f"'u' || lpad(hex(hash({USER})), 16, '0') AS {TEXT}, {columns} "

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
+import hot_paths
 import suite_growth
 import suite_machine
 import suite_peers
@@ -68,6 +69,7 @@ class Run:
         common = {"threads": given.threads, "limits": self.limits}
         tables = [
             suite_machine.beside_plain(one, threads=given.threads, repeats=given.repeats),
+            hot_paths.where_it_goes(one, threads=given.threads, repeats=given.repeats),
             suite_machine.memory(one, **common),
             suite_machine.beside_plain(
                 many, threads=given.threads, repeats=given.many_repeats, cases=suite_machine.LARGE
@@ -75,7 +77,7 @@ class Run:
             suite_machine.within_memory(many, **common),
             suite_machine.stages(many, **common),
         ]
-        return self.section("One machine", suite_machine.SAYS, tables)
+        return self.section("One machine", [*suite_machine.SAYS, *hot_paths.SAYS], tables)
 
     def growth(self) -> Section:
         given = self.options

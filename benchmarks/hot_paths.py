@@ -1,0 +1,73 @@
+"""Where the time of a release goes: each step of reading and grouping by itself, as a query, beside the plain average.
+
+Every line does what the line above it does and a little more, so that the differences say what a step costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+
+from engines import EPSILON
+from hubermean import mean
+from hubermean.ingest import user_table
+from rows_file import AMOUNT, SCATTERED, USER, WHOLE, RowsFile
+from sections import Table, seconds
+from side_by_side import Ratio, in_turns
+
+SAYS = (
+    "Where the time goes: a read touches both columns and groups nothing; a count groups by user and adds nothing up; "
+    "sums are the exact ones, of 128 bits, as hubermean writes them, in DuckDB with its own settings; handed over, "
+    "they are an Arrow table here. hubermean's reading has all of that, in a connection of its own that is locked "
+    "down, with settings of its own (ids that lie close together index an array); the release adds tuning, mechanism "
+    "and noise. In brackets: over the plain average of averages, the median of the turns.",
+)
+
+
+def where_it_goes(file: RowsFile, *, threads: int, repeats: int) -> Table:
+    headings = ["what", *(f"{value}, {ids}" for ids, _ in _IDS for value, _ in _VALUES)]
+    columns = [
+        _measured(_steps(file, user, value, threads), repeats) for _, user in _IDS for _, value in _VALUES
+    ]
+    rows = [[step, *(column[step] for column in columns)] for step in columns[0]]
+    title = f"Where the time goes: {file.title}, {repeats} turns; seconds, and over the plain average"
+    return Table(title=title, headings=headings, rows=rows, left=["what"])
+
+
+_IDS = (("ids from 0 on", USER), ("scattered ids", SCATTERED))
+_VALUES = (("double", AMOUNT), ("integer", WHOLE))
+
+
+def _steps(file: RowsFile, user: str, value: str, threads: int) -> dict[str, Callable[[], Any]]:
+    connection = duckdb.connect(config={"threads": str(threads), "preserve_insertion_order": "false"})
+    connection.execute("SET enable_progress_bar = false").fetchall()
+
+    def asked(query: str) -> Callable[[], Any]:
+        return lambda: connection.sql(query).fetchall()
+
+    exact = f"try_cast({value} * {2.0**60!r} AS HUGEINT)" if value == AMOUNT else value
+    sums = f"SELECT sum(v) AS s, count(v) AS n FROM (SELECT {user} AS u, {exact} AS v FROM '{file.path}') GROUP BY u"
+    how = {"user": user, "value": value, "threads": threads}
+    return {
+        "plain average of averages": asked(
+            f"SELECT avg(m) FROM (SELECT avg({value}) AS m FROM '{file.path}' GROUP BY {user})"
+        ),
+        "a read": asked(f"SELECT max({user}), max({value}) FROM '{file.path}'"),
+        "a count by user": asked(
+            f"SELECT max(n) FROM (SELECT count(*) AS n FROM '{file.path}' GROUP BY {user})"
+        ),
+        "sums and counts by user": asked(f"SELECT max(s), max(n) FROM ({sums})"),
+        "the same, handed over": lambda: connection.sql(sums).to_arrow_table(),
+        "hubermean's reading": lambda: user_table(file.path, records=False, **how),
+        "a release": lambda: mean(file.path, epsilon=EPSILON, **how),
+    }
+
+
+def _measured(steps: dict[str, Callable[[], Any]], repeats: int) -> dict[str, str]:
+    times = in_turns(steps, repeats)
+    plain = times["plain average of averages"]
+    return {
+        step: f"{seconds(min(taken))} ({Ratio.of(taken, plain).middle:.2f})" for step, taken in times.items()
+    }
