@@ -110,14 +110,28 @@ def test_a_statistic_that_leaves_ids_out_is_an_error(folder: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("2GB", 2 * 10**9), (" 1.5 gib ", 3 * 2**29), ("60mb", 60 * 10**6), ("7B", 7), ("1TiB", 2**40)],
+    [
+        ("2GB", 2 * 10**9),
+        (" 1.5 gib ", 3 * 2**29),
+        ("60mb", 60 * 10**6),
+        ("20000000B", 2 * 10**7),
+        ("1TiB", 2**40),
+    ],
 )
 def test_sizes_are_read_as_they_are_written(text: str, size: int) -> None:
     assert size_in_bytes(text) == size
     assert size_in_bytes(engine_limit(text)) == 3 * size // 4
 
 
-@pytest.mark.parametrize("text", ["", "2", "lots", "-1GB", "2GBs", "1e9B", 2, None])
+@pytest.mark.parametrize(
+    "text", ["", "2", "lots", "-1GB", "2GBs", "1e9B", "2\u212ab", "9" * 5000 + "GB", 2, None]
+)
 def test_what_is_no_size_is_refused(text: Any) -> None:
     with pytest.raises(InputError, match="memory_limit must be a size such as '2GB'"):
         size_in_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["0B", "10KB", "9.9MB"])
+def test_what_the_engine_cannot_start_with_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="memory_limit must be at least 10MB"):
+        engine_limit(text)

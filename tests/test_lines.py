@@ -48,7 +48,9 @@ def ends_among(values: NDArray[Any], rng: Generator) -> tuple[NDArray[Any], NDAr
     at = rng.choice(values, 60)
     if values.dtype.kind == "f":
         beside = np.concatenate([np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])
-        ends = np.concatenate([at, beside, at / 2.0 + rng.choice(values, 60) / 2.0, [-np.inf, np.inf, -1.5e308]])
+        ends = np.concatenate(
+            [at, beside, at / 2.0 + rng.choice(values, 60) / 2.0, [-np.inf, np.inf, -1.5e308]]
+        )
     else:
         ends = np.concatenate([at, at + 1, at - 1, [-(2**61) - 5, 2**61 + 5]])
     return rng.permutation(ends), rng.permutation(ends)

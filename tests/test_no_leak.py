@@ -156,14 +156,16 @@ def test_no_scratch_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("far", [0.0, 1e300, np.finfo(np.float64).max, -np.finfo(np.float64).max])
+@pytest.mark.parametrize("mechanism", ["tuned", "clipped", "exact", "winsorized"])
+@pytest.mark.parametrize("far", [0.0, 1e-320, 1e300, np.finfo(np.float64).max, -np.finfo(np.float64).max])
 @pytest.mark.parametrize("share", [1, 900])
-def test_users_at_the_end_of_all_numbers_cause_no_warning(far: float, share: int) -> None:
+def test_users_at_the_end_of_all_numbers_cause_no_warning(far: float, share: int, mechanism: str) -> None:
     """A warning, or an error for who has numpy raise them, would tell that such a user is there."""
     means = np.random.default_rng(0).normal(size=2000)
     means[:share] = far
     means[share // 2 : share] *= -1.0
-    with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+    told = {"tuned": {}, "clipped": {"bounds": (-1, 1)}}.get(mechanism, {"threshold": 3, "radius": 10})
+    with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
         with contextlib.suppress(hm.NotReleased):
-            hm.mean_of_user_means(means, epsilon=1.0, mechanism="tuned")
+            hm.mean_of_user_means(means, epsilon=1.0, mechanism=mechanism, **told)

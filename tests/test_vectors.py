@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import hubermean as hm
 from hubermean.ingest import opened_vectors, vectors
 from hubermean.ingest.scratch import PREFIX
+from hubermean.ingest.vector_file import _READ_ELEMENTS, _rows_at_a_time
 from hubermean.user_table import UserTable
 
 WIDE = {"epsilon": 1e6, "per": "user", "bounds": (-10, 10)}
@@ -128,6 +129,49 @@ def test_types_of_vectors_and_of_users(tmp_path: Path, kind: Any, key: Any, told
     assert found == {(1.0, 2.0): 1, (4.0, 5.0): 1}
 
 
+@pytest.mark.parametrize("other", ["update.list", "update.list.element"])
+def test_a_column_is_taken_by_its_whole_name(tmp_path: Path, other: str) -> None:
+    """Parquet knows the numbers of a list by a path that another column may have for a name."""
+    kind = pa.list_(pa.float32(), 2)
+    columns = {
+        "client": pa.array(["u"]),
+        "update": pa.array([[1, 2]], type=kind),
+        other: pa.array([[8, 9]], type=kind),
+    }
+    path = tmp_path / "u.parquet"
+    pq.write_table(pa.table(columns), path)
+    for name in ("update", other):
+        with opened_vectors(vectors(path, user="client", value=name)) as table:
+            assert table.means.tolist() == [columns[name][0].as_py()]
+
+
+def test_files_that_changed_their_types_meanwhile_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "u.parquet", [1, 2], [[1.0], [2.0]], pa.list_(pa.float32(), 1))
+    file = vectors(path, user="client", value="update")
+    written(path, [1, 2], [["1"], ["x"]], pa.list_(pa.string(), 1))
+    with pytest.raises(hm.InputError, match="in another type"), opened_vectors(file):
+        pass
+
+
+def test_lists_that_are_too_long_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    lists = [[1.0, 2.0]] * 50 + [[0.0] * 100_000] * 50
+    path = written(tmp_path / "u.parquet", list(range(100)), lists, pa.list_(pa.float32()))
+    footer = pq.ParquetFile(path).metadata
+    assert _rows_at_a_time(footer, 2) <= _READ_ELEMENTS // 100_000 + 1
+    _, table = by_user(path, length=2)
+    assert table.counts.tolist() == [1] * 50 + [0] * 50
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tiny_numbers_are_no_error_for_who_has_numpy_raise_them(tmp_path: Path, dtype: type) -> None:
+    tiny = float(np.finfo(dtype).smallest_subnormal)
+    lists = [[tiny, tiny], [0.0, tiny], [tiny, 1.0]]
+    kind = pa.list_(pa.from_numpy_dtype(dtype), 2)
+    path = written(tmp_path / "u.parquet", ["a", "a", "b"], lists, kind)
+    with np.errstate(all="raise"):
+        hm.mean_of_user_means(vectors(path, user="client", value="update"), **WIDE)
+
+
 def test_a_release_of_vectors_is_that_of_the_means_held(tmp_path: Path, drawn: Any) -> None:
     users, rows = drawn
     path = written(tmp_path / "u.parquet", users, rows.tolist(), pa.list_(pa.float32(), 5))
@@ -182,6 +226,7 @@ def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(fixed.read_bytes()[:-20])
     for given, words in (
+        ({"data": None}, "give a path or a pattern"),
         ({"data": path}, "does not say how long its lists are; give length="),
         ({"data": path, "length": 0}, "length must be a whole number from 1 to"),
         ({"data": path, "length": True}, "length must be a whole number"),

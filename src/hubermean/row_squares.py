@@ -18,7 +18,7 @@ def row_squares(rows: NDArray[Any], out: NDArray[np.float64]) -> NDArray[np.floa
     these sums in double precision. A row with a number that is not finite has no finite sum.
     """
     out[...] = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         for left in range(0, rows.shape[1], _COLUMNS_AT_A_TIME):
             part = rows[:, left : left + _COLUMNS_AT_A_TIME]
             out += np.vecdot(part, part)

@@ -18,7 +18,10 @@ from hubermean.user_table import PrivateTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-UNREADABLE = "the data could not be read to the end; check that the file or query is complete and well formed"
+UNREADABLE = (
+    "the data could not be read to the end; check that the file or query is complete and well formed, "
+    "and that memory_limit, if given, is not too small"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,5 +43,5 @@ def bits_of_ids(
     room = int(_SHARE * size_in_bytes(memory_limit or most)) // (
         (_SUM_BYTES * sums + _COUNT_BYTES) * int(threads)
     )
-    entries = min(int(rows or 0) // _ROWS_FOR_AN_ENTRY, room)
+    entries = max(min(int(rows or 0) // _ROWS_FOR_AN_ENTRY, room), 0)
     return min(max(entries.bit_length() - 1, _LEAST_BITS), _MOST_BITS)

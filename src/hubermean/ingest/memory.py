@@ -7,20 +7,24 @@ from fractions import Fraction
 
 from hubermean.errors import InputError
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(i?)B\s*", re.IGNORECASE | re.ASCII)
 _PREFIXES = ("", "K", "M", "G", "T")
 # What the engine finds is handed over outside of what it counts as its memory: some 24 bytes of a user of which it
 # holds about 100 itself.
 _ENGINE_SHARE = Fraction(3, 4)
+_LEAST = 10**7  # with less the engine cannot even start
 
 
 def engine_limit(memory_limit: str) -> str:
     """How much of a limit the engine gets, in a form that it reads.
 
     Raises:
-        InputError: the limit is no size.
+        InputError: the limit is no size, or too small a one.
     """
-    return f"{max(int(_ENGINE_SHARE * size_in_bytes(memory_limit)), 1)}B"
+    size = size_in_bytes(memory_limit)
+    if size < _LEAST:
+        raise InputError(f"memory_limit must be at least {_LEAST // 10**6}MB, not {memory_limit!r}")
+    return f"{int(_ENGINE_SHARE * size)}B"
 
 
 def size_in_bytes(text: str) -> int:

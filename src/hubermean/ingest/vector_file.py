@@ -37,13 +37,13 @@ _SORTED_ELEMENTS = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class VectorFile:
-    """Parquet files with a vector in every record; made by `hubermean.vectors`."""
+    """Parquet files with a vector in every record, and the types of both columns; made by `hubermean.vectors`."""
 
     files: FileSet
     user: str
     value: str
     length: int
-    single: bool
+    types: tuple[Any, Any]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -71,6 +71,8 @@ def vectors(data: str | os.PathLike[str], *, user: str, value: str, length: int 
     >>> vectors(path, user="client", value="update").columns
     ('update[0]', 'update[1]')
     """
+    if not isinstance(data, str | os.PathLike):
+        raise InputError("vectors are read from files; give a path or a pattern")
     for name, what in ((user, "user"), (value, "value")):
         if not isinstance(name, str) or not name:
             raise InputError(f"{what} must be the name of one column")
@@ -82,12 +84,8 @@ def vectors(data: str | os.PathLike[str], *, user: str, value: str, length: int 
     files = FileSet.find(data)
     if files.kind != "parquet":
         raise InputError("vectors are read from Parquet files; write the data as Parquet first")
-    kinds = {path: _kinds(path, user, value) for path in files.paths}
-    first = kinds[files.paths[0]]
-    for path, others in kinds.items():
-        if others != first:
-            raise InputError(f"{path} stores {user!r} or {value!r} in another type; write all files with one")
-    single, declared = _numbers(first[1], value)
+    types = _types(files.paths[0], user, value)
+    declared = _declared_length(types[1], value)
     if declared is None and length is None:
         raise InputError(f"the type of {value!r} does not say how long its lists are; give length=")
     if declared is not None and length not in (None, declared):
@@ -96,7 +94,9 @@ def vectors(data: str | os.PathLike[str], *, user: str, value: str, length: int 
         )
     chosen = declared if declared is not None else length
     assert chosen is not None
-    return VectorFile(files=files, user=user, value=value, length=chosen, single=single)
+    file = VectorFile(files=files, user=user, value=value, length=chosen, types=types)
+    _require_types(file)
+    return file
 
 
 @contextlib.contextmanager
@@ -112,10 +112,20 @@ def opened_vectors(file: VectorFile) -> Iterator[UserTable]:
         yield table
 
 
+def _require_types(file: VectorFile) -> None:
+    for path in file.files.paths:
+        if _types(path, file.user, file.value) != file.types:
+            raise InputError(
+                f"{path} stores {file.user!r} or {file.value!r} in another type; write all files with one"
+            )
+
+
 def _table(file: VectorFile, scratch: str) -> UserTable:
+    _require_types(file)  # again: the files may have changed since
     codes, n_users = _users(file)
     records: IntArray = np.bincount(codes[codes >= 0], minlength=n_users)
-    dtype = np.float32 if file.single else np.float64
+    narrow = str(file.types[1].value_type) in ("float", "halffloat")
+    dtype = np.float32 if narrow else np.float64
     means = _room(scratch, "means", n_users, file.length, dtype)
     # Users who have several records get a place for each, next to each other.
     several = np.append(records > 1, False)  # the last is nobody, whose number is -1
@@ -154,7 +164,7 @@ def _average(places: NDArray[Any], mine: NDArray[np.intp], into: NDArray[Any]) -
     width = max(1, _SORTED_ELEMENTS // len(mine))
     for left in range(0, len(into), width):
         block = np.sort(places[mine, left : left + width].astype(np.float64), axis=0)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             into[left : left + width] = np.add.reduce(block, axis=0) / len(mine)
 
 
@@ -164,11 +174,11 @@ def _users(file: VectorFile) -> tuple[NDArray[np.int64], int]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    kind = _wide(_kinds(file.files.paths[0], file.user, file.value)[0])
+    kind = _wide(file.types[0])
     chunks = [
         chunk.cast(kind)
         for path in file.files.paths
-        for chunk in pq.read_table(path, columns=[file.user], partitioning=None).column(0).chunks
+        for chunk in pq.read_table(path, columns=[file.user], partitioning=None).column(file.user).chunks
     ]
     keys = pc.dictionary_encode(pa.chunked_array(chunks, type=kind)).unify_dictionaries()
     codes = [pc.fill_null(chunk.indices, -1).to_numpy(zero_copy_only=False) for chunk in keys.chunks]
@@ -180,11 +190,22 @@ def _blocks(file: VectorFile, dtype: type) -> Iterator[NDArray[Any]]:
     """All vectors in order, some at a time; what is no vector of the length has no number in it."""
     import pyarrow.parquet as pq
 
-    rows = max(1, _READ_ELEMENTS // file.length)
     for path in file.files.paths:
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as opened:
+            rows = _rows_at_a_time(opened.metadata, file.length)
             for batch in opened.iter_batches(batch_size=rows, columns=[file.value]):
-                yield _vectors(batch.column(0), file.length, dtype)
+                yield _vectors(batch.column(file.value), file.length, dtype)
+
+
+def _rows_at_a_time(footer: Any, length: int) -> int:
+    """So few that lists longer than they should be, which are read like others, hardly take more memory."""
+    rows = _READ_ELEMENTS // length
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        most = max((group.column(place).num_values for place in range(group.num_columns)), default=0)
+        if most > 0 and group.num_rows > 0:
+            rows = min(rows, _READ_ELEMENTS * group.num_rows // most)
+    return max(1, rows)
 
 
 def _vectors(lists: pa.Array, length: int, dtype: type) -> NDArray[Any]:
@@ -222,7 +243,7 @@ def _room(scratch: str, name: str, rows: int, columns: int, dtype: type) -> NDAr
     return np.memmap(path, dtype=dtype, mode="r+", shape=(rows, columns))
 
 
-def _kinds(path: str, user: str, value: str) -> tuple[Any, Any]:
+def _types(path: str, user: str, value: str) -> tuple[Any, Any]:
     """The declared types of both columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -230,7 +251,9 @@ def _kinds(path: str, user: str, value: str) -> tuple[Any, Any]:
     broken = f"{path} cannot be read as parquet; check that it is complete"
     schema = quietly(lambda: pq.read_schema(path), broken)
     for name in (user, value):
-        if schema.names.count(name) != 1:
+        if schema.names.count(name) > 1:
+            raise InputError(f"there are several columns {name!r}; give each column its own name")
+        if name not in schema.names:
             raise InputError(missing_column(name, schema.names))
     key, lists = schema.field(user).type, schema.field(value).type
     if not (pa.types.is_integer(_plain(key)) or _is_text(_plain(key))):
@@ -240,8 +263,8 @@ def _kinds(path: str, user: str, value: str) -> tuple[Any, Any]:
     return key, lists
 
 
-def _numbers(kind: Any, name: str) -> tuple[bool, int | None]:
-    """(whether single precision holds its numbers, the length if the type says it)"""
+def _declared_length(kind: Any, name: str) -> int | None:
+    """The length of lists, if their type says it."""
     import pyarrow as pa
 
     types = pa.types
@@ -251,8 +274,7 @@ def _numbers(kind: Any, name: str) -> tuple[bool, int | None]:
         raise InputError(f"column {name!r} has type {kind}; vectors are lists of integers or floats")
     if fixed and not 1 <= kind.list_size <= LONGEST:
         raise InputError(f"the lists of {name!r} must have from 1 to {LONGEST:,} numbers")
-    narrow = types.is_float32(kind.value_type) or types.is_float16(kind.value_type)
-    return narrow, kind.list_size if fixed else None
+    return kind.list_size if fixed else None
 
 
 def _plain(kind: Any) -> Any:

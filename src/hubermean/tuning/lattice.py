@@ -37,7 +37,7 @@ def last_start(points: Floats, steps: Floats) -> Floats:
     return np.where(np.abs(points) >= steps * 2.0**53, points, starts)
 
 
-@np.errstate(over="ignore")  # far users' intervals may end beyond all numbers
+@np.errstate(over="ignore", under="ignore")  # intervals may end beyond all numbers, or next to 0
 def heaviest(line: Line, lengths: Floats, *, least: int = 0, most: int | None = None) -> IntArray:
     """For each length the largest weight in one of its intervals, an eighth of all, or `least`: what is most.
 
