@@ -18,11 +18,11 @@ from sections import Table, seconds
 from side_by_side import Ratio, in_turns
 
 SAYS = (
-    "Where the time goes: a read touches both columns and groups nothing; a count groups by user and adds nothing up; "
+    "A read adds up both columns and groups nothing; a count groups by user and adds nothing up; "
     "sums are the exact ones, of 128 bits, as hubermean writes them, in DuckDB with its own settings; handed over, "
     "they are an Arrow table here. hubermean's reading has all of that, in a connection of its own that is locked "
     "down, with settings of its own (ids that lie close together index an array); the release adds tuning, mechanism "
-    "and noise. In brackets: over the plain average of averages, the median of the turns.",
+    "and noise. Seconds are the best of all turns, what is in brackets is the median of the ratios of the turns.",
 )
 
 
@@ -32,7 +32,7 @@ def where_it_goes(file: RowsFile, *, threads: int, repeats: int) -> Table:
         _measured(_steps(file, user, value, threads), repeats) for _, user in _IDS for _, value in _VALUES
     ]
     rows = [[step, *(column[step] for column in columns)] for step in columns[0]]
-    title = f"Where the time goes: {file.title}, {repeats} turns; seconds, and over the plain average"
+    title = f"{file.title}, {repeats} turns; seconds, in brackets over the plain average"
     return Table(title=title, headings=headings, rows=rows, left=["what"])
 
 
@@ -54,7 +54,8 @@ def _steps(file: RowsFile, user: str, value: str, threads: int) -> dict[str, Cal
         "plain average of averages": asked(
             f"SELECT avg(m) FROM (SELECT avg({value}) AS m FROM '{file.path}' GROUP BY {user})"
         ),
-        "a read": asked(f"SELECT max({user}), max({value}) FROM '{file.path}'"),
+        # Of sums no statistic of the file tells anything.
+        "a read": asked(f"SELECT sum({user}), sum({value}) FROM '{file.path}'"),
         "a count by user": asked(
             f"SELECT max(n) FROM (SELECT count(*) AS n FROM '{file.path}' GROUP BY {user})"
         ),

@@ -69,7 +69,6 @@ class Run:
         common = {"threads": given.threads, "limits": self.limits}
         tables = [
             suite_machine.beside_plain(one, threads=given.threads, repeats=given.repeats),
-            hot_paths.where_it_goes(one, threads=given.threads, repeats=given.repeats),
             suite_machine.memory(one, **common),
             suite_machine.beside_plain(
                 many, threads=given.threads, repeats=given.many_repeats, cases=suite_machine.LARGE
@@ -77,7 +76,14 @@ class Run:
             suite_machine.within_memory(many, **common),
             suite_machine.stages(many, **common),
         ]
-        return self.section("One machine", [*suite_machine.SAYS, *hot_paths.SAYS], tables)
+        return self.section("One machine", suite_machine.SAYS, tables)
+
+    def steps(self) -> Section:
+        given = self.options
+        table = hot_paths.where_it_goes(
+            make_file(given.rows, given.users), threads=given.threads, repeats=given.repeats
+        )
+        return self.section("Where the time goes", hot_paths.SAYS, [table])
 
     def growth(self) -> Section:
         given = self.options
@@ -121,6 +127,7 @@ class Run:
 
 PARTS: dict[str, Callable[[Run], Section]] = {
     "machine": Run.machine,
+    "steps": Run.steps,
     "growth": Run.growth,
     "vectors": Run.vectors,
     "peers": Run.peers,

@@ -26,6 +26,7 @@ OUTSIDE = [
     *sorted(ROOT.glob("proofs/*.md")),
     *sorted(ROOT.glob("experiments/*.md")),
     *sorted(ROOT.glob("experiments/*.svg")),
+    ROOT / "benchmarks" / "RESULTS.md",
     ROOT / "CHANGELOG.md",
     ROOT / "SECURITY.md",
 ]
