@@ -64,11 +64,11 @@ def vectors(data: str | os.PathLike[str], *, user: str, value: str, length: int 
     records. Nothing but the schema is read before the release.
 
     >>> import pathlib, tempfile, pyarrow as pa, pyarrow.parquet as pq
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> path = pathlib.Path(folder.name, "updates.parquet")
     >>> updates = pa.array([[0.0, 2.0], [4.0, 6.0], [2.0, 1.0]], type=pa.list_(pa.float32(), 2))
-    >>> pq.write_table(pa.table({"client": ["a", "b", "b"], "update": updates}), path)
-    >>> vectors(path, user="client", value="update").columns
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "updates.parquet")
+    ...     pq.write_table(pa.table({"client": ["a", "b", "b"], "update": updates}), path)
+    ...     vectors(path, user="client", value="update").columns
     ('update[0]', 'update[1]')
     """
     if not isinstance(data, str | os.PathLike):
