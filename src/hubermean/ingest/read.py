@@ -39,7 +39,8 @@ def user_table(
             parts of floating-point columns.
         non_finite: "drop" leaves infinite values out; "clamp" moves them to the largest value representable.
             Null and NaN are always left out.
-        memory_limit: what the engine may hold in memory, such as "2GB"; beyond it, it uses disk.
+        memory_limit: what reading and grouping may hold in memory, such as "2GB": three quarters are for the engine,
+            which uses disk beyond that, the rest is for what it hands over.
         threads: how many threads the engine may use.
         progress: show a progress bar on a terminal after one second.
         records: also count the records that are not usable, which `replace-values` needs.
