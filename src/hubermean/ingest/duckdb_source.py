@@ -20,6 +20,7 @@ from hubermean.ingest.grouping import grouping_query, read_user_table
 from hubermean.ingest.id_index import bits_of_ids
 from hubermean.ingest.query import SqlQuery
 from hubermean.ingest.session import fetch, open_session, quietly
+from hubermean.ingest.sum_and_count import is_known
 from hubermean.ingest.text_bytes import as_utf8
 from hubermean.user_table import UserTable
 
@@ -54,6 +55,7 @@ class DuckdbSource:
 
     def users(self, values: Sequence[ValueColumn], *, records: bool) -> UserTable:
         has_user = [self.schema.key(name) for name in self.roles.users]
+        joint = quietly(lambda: is_known(self.run), UNREADABLE)
 
         def grouped(split: bool) -> UserTable:
             query = grouping_query(
@@ -63,6 +65,7 @@ class DuckdbSource:
                 values=values,
                 records=records,
                 split=split,
+                joint=joint,
             )
             return read_user_table(self._fetched(query), values)
 

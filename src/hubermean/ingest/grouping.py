@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.ingest.columns import ValueColumn
 from hubermean.ingest.files import identifier
+from hubermean.ingest.sum_and_count import has_joint, sum_and_count, taken_apart
 from hubermean.user_table import UserTable
 
 if TYPE_CHECKING:
@@ -25,17 +26,19 @@ def grouping_query(
     values: Sequence[ValueColumn],
     records: bool,
     split: bool = False,
+    joint: bool = False,
 ) -> str:
     """SQL for the per-user integers of `source`.
 
     A record is usable when every one of its values is; the others add nothing to a sum but keep their user in
     the table. The engine adds 128-bit integers and fails when a sum overflows, which takes millions of huge
-    records of one user; `split` adds up two smaller parts of each instead, slower and without that limit.
+    records of one user; `split` adds up two smaller parts of each instead, slower and without that limit. `joint`
+    makes one aggregate of the first sum and the number of usable records; see `sum_and_count`.
     """
     selected, keys = renamed(users, "user")
     names = [f"value_{number}" for number in range(len(values))]
     selected += [f"{value.parts[0].expression} AS {name}" for value, name in zip(values, names, strict=True)]
-    wanted = aggregates(values, split=split) + (["count(*) AS records"] if records else [])
+    wanted = aggregates(values, split=split, joint=joint) + (["count(*) AS records"] if records else [])
     return (
         f"SELECT {', '.join(wanted)} FROM "
         f"(SELECT {', '.join(selected)} FROM {source} WHERE {' AND '.join(has_user)}) GROUP BY {', '.join(keys)}"
@@ -48,7 +51,7 @@ def renamed(columns: Sequence[str], what: str) -> tuple[list[str], list[str]]:
     return [f"{identifier(column)} AS {name}" for column, name in zip(columns, names, strict=True)], names
 
 
-def aggregates(values: Sequence[ValueColumn], *, split: bool) -> list[str]:
+def aggregates(values: Sequence[ValueColumn], *, split: bool, joint: bool = False) -> list[str]:
     """The number of usable records, and their sums, of columns `value_0`, `value_1`, ..."""
     names = [f"value_{number}" for number in range(len(values))]
     if not names:  # nothing to average: every record counts
@@ -56,9 +59,12 @@ def aggregates(values: Sequence[ValueColumn], *, split: bool) -> list[str]:
     usable = " AND ".join(f"{name} IS NOT NULL" for name in names)
     # With one column a sum passes over unusable records by itself.
     only = f" FILTER ({usable})" if len(values) > 1 else ""
-    wanted = [f"count({names[0]}){only} AS usable"]
+    joint = joint and not split
+    wanted = [sum_and_count(names[0], only) if joint else f"count({names[0]}){only} AS usable"]
     for value, name in zip(values, names, strict=True):
         radix = value.encoding.radix
+        if joint and name == names[0]:
+            continue
         if split and radix > 1:
             wanted += [
                 f"sum({name} // {radix}){only} AS {name}_high",
@@ -75,6 +81,8 @@ def read_user_table(table: pa.Table, values: Sequence[ValueColumn]) -> UserTable
     The sum of a value is in one column (`value_0`), in two for the parts of its encoding (`value_0_high` and
     `value_0_low`), or in one for each of the parts that the engine made (`value_0_0`, `value_0_1`, ...).
     """
+    if has_joint(table):
+        table = taken_apart(table, count="usable", total="value_0")
     usable = _int64(table.column("usable"))
     records = _int64(table.column("records")) if "records" in table.column_names else usable
     sums = tuple(_column_sums(table, f"value_{number}", value) for number, value in enumerate(values))
