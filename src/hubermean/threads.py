@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
+from threading import Thread
+from typing import Generic, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -34,9 +34,37 @@ def shared_out(work: Callable[[slice], T], n_rows: int, row_elements: int) -> li
 
 
 def at_once(work: Callable[[S], T], items: list[S]) -> list[T]:
-    """What `work` makes of each item, in order, one thread to an item; a single item needs none."""
-    if len(items) == 1:
-        return [work(items[0])]
-    # Made anew each time: a pool that is kept does not survive a fork.
-    with ThreadPoolExecutor(len(items)) as pool:
-        return list(pool.map(work, items))
+    """What `work` makes of each item, in order; the first is the caller's own, each other has a thread.
+
+    Threads are made anew each time: those of a pool that is kept do not survive a fork.
+    """
+    others = [_Share(work, item) for item in items[1:]]
+    for other in others:
+        other.start()
+    try:
+        first = [work(item) for item in items[:1]]
+    finally:
+        for other in others:
+            other.join()
+    return first + [other.result() for other in others]
+
+
+class _Share(Thread, Generic[S, T]):
+    """A thread that does one item's work and keeps what comes of it, a failure included."""
+
+    def __init__(self, work: Callable[[S], T], item: S) -> None:
+        super().__init__(daemon=True)
+        self._work, self._item = work, item
+        self._made: list[T] = []
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._made.append(self._work(self._item))
+        except BaseException as failure:  # noqa: BLE001 - raised where the result is asked for
+            self._failure = failure
+
+    def result(self) -> T:
+        if self._failure is not None:
+            raise self._failure
+        return self._made[0]
