@@ -14,8 +14,19 @@ from numpy.typing import NDArray
 
 from hubermean.mechanisms import Clipped, Mechanism, PublicFacts, Request, Tuned
 from hubermean.mechanisms.counted import TunedCount
+from hubermean.mechanisms.tuning_steps import MeansOnLine, PositionsOnLine
 from hubermean.noise.insecure import InsecureSeededNoise
-from hubermean.tuning import LENGTHS, BinnedLine, HeldLine, JointLine, Line, Windows, heaviest, own_line
+from hubermean.tuning import (
+    LENGTHS,
+    BinnedLine,
+    HeldLine,
+    HeldUsers,
+    JointLine,
+    Line,
+    Windows,
+    heaviest,
+    own_line,
+)
 from hubermean.tuning.binned_line import MANY_USERS
 from hubermean.tuning.line import shares_of
 from hubermean.tuning.spread import SpreadSearch
@@ -61,8 +72,8 @@ def lines(values: NDArray[Any], weights: NDArray[np.int64], rng: Generator) -> d
     halves = [slice(0, cut), slice(cut, SIZE)]
     return {
         "sorted": HeldLine(values, weights),
-        "binned": BinnedLine(values, weights),
-        "joint": JointLine([BinnedLine(values[half], weights[half]) for half in halves]),
+        "binned": BinnedLine(HeldUsers(values, weights)),
+        "joint": JointLine([BinnedLine(HeldUsers(values[half], weights[half])) for half in halves]),
     }
 
 
@@ -195,6 +206,7 @@ def test_threads_change_nothing_that_is_released(
     held = UserTable.from_means(means, records)
     summed = held.taken(rng.permutation(len(means)))
     alone = [released(mechanism, table, per) for table in (held, summed)]
+    monkeypatch.setattr("hubermean.user_table.USERS_AT_A_TIME", 10_000)
     monkeypatch.setattr("hubermean.threads.WORTHWHILE", 1)
     monkeypatch.setattr("hubermean.threads.processors", lambda: 3)
     assert len(held.each_part(lambda part: part.n_users)) == 3
@@ -207,7 +219,42 @@ def totals(table: UserTable) -> list[int]:
     return [sums.integer(user) for user in range(table.n_users)]
 
 
-def test_every_user_is_in_one_block() -> None:
+@pytest.mark.parametrize("huge", [False, True])
+@pytest.mark.parametrize("relation", ["add-remove", "replace-values"])
+def test_places_computed_when_asked_for_are_those_that_are_held(
+    huge: bool, relation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubermean.user_table.USERS_AT_A_TIME", 10_000)
+    rng = np.random.default_rng(11)
+    means = rng.standard_cauchy(size=MANY_USERS + 77)
+    records = rng.integers(1, 50, len(means))
+    if huge:  # sums beyond 64 bits
+        means[::5_000], records[::5_000] = 7.9e12, 2**30
+    table = UserTable.from_means(means, records).taken(rng.permutation(len(means)))
+    assert (len(list(table.blocks())) == 1) == huge
+    request = Request.checked(table.columns, epsilon=1.0, delta=0.0, per="record", neighbors=relation)
+    windows = Windows(exponent=-8, step=2**12, length=2**15, count=2**18 + 1)
+    for on_line in (MeansOnLine(request, 0, 20), PositionsOnLine(request, 0, 20, windows)):
+        computed = on_line(table)
+        assert isinstance(computed, BinnedLine)
+        assert not isinstance(computed._users, HeldUsers)
+        places, weights = computed._users.some(np.arange(table.n_users))
+        held = BinnedLine(HeldUsers(places, weights))
+        assert weights.tolist() == np.minimum(table.counts, 20).tolist()
+        if isinstance(on_line, MeansOnLine):
+            assert places.tolist() == table.column_means(0).tolist()
+        lows, highs = ends_among(places, rng)
+        assert computed.within(lows, highs).tolist() == held.within(lows, highs).tolist()
+        assert computed.survey(32).marks.tolist() == held.survey(32).marks.tolist()
+        low, high = np.quantile(places, [0.2, 0.7])
+        for mine, theirs in zip(
+            computed.between(low, high).places(), held.between(low, high).places(), strict=True
+        ):
+            assert mine.tolist() == theirs.tolist()
+
+
+def test_every_user_is_in_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hubermean.user_table.USERS_AT_A_TIME", 30_000)
     rng = np.random.default_rng(10)
     means = rng.normal(size=2 * MANY_USERS + 5)
     means[::100] = np.nan  # these have records, and no usable ones

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from hubermean.errors import InputError, is_real
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.exact.encoding import encode_binary
-from hubermean.exact.sums import BLOCK
+from hubermean.exact.sums import USERS_AT_A_TIME
 from hubermean.row_squares import row_squares
 from hubermean.threads import shared_out
 
@@ -147,11 +147,11 @@ class UserTable:
         """All users, so many at a time that what is computed of them stays in the processor's cache."""
         # To find a block's sums beyond 64 bits all such sums are gone through, so with some there is one block.
         held = isinstance(self.sums, HeldMeans)
-        if self.n_users <= BLOCK or (not held and any(sums.beyond_64_bits() for sums in self.sums)):
+        if self.n_users <= USERS_AT_A_TIME or (not held and any(sums.beyond_64_bits() for sums in self.sums)):
             yield self
             return
-        for start in range(0, self.n_users, BLOCK):
-            yield self._part(slice(start, min(start + BLOCK, self.n_users)))
+        for start in range(0, self.n_users, USERS_AT_A_TIME):
+            yield self._part(slice(start, min(start + USERS_AT_A_TIME, self.n_users)))
 
     def _part(self, share: slice) -> UserTable:
         """The users of a range, as a view."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.exact.encoding import BINARY
-from hubermean.exact.sums import BLOCK, ExactSums, IntArray
+from hubermean.exact.sums import USERS_AT_A_TIME, ExactSums, IntArray
 
 _HEADROOM = 2**62
 # A float mean is off by 4 parts in 2^53 at most (`ExactSums.means`), one more for the half that is added, one for the
@@ -55,8 +55,8 @@ def _round_floats(
     scale = 2.0**-exponent
     # No nearer than the ends of the clamp, which need not be floats.
     least, most = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
-    for start in range(0, len(counts), BLOCK):
-        block = slice(start, start + BLOCK)
+    for start in range(0, len(counts), USERS_AT_A_TIME):
+        block = slice(start, start + USERS_AT_A_TIME)
         above = sums.means_of_block(counts, block)
         with np.errstate(over="ignore", invalid="ignore"):
             above *= scale
@@ -113,8 +113,8 @@ def _round_one_part(
     size = 2 * numerator * (max(abs(least), abs(most)) + 2) + denominator
     if size >= _HEADROOM:
         return np.ones(len(sums), dtype=bool)
-    for start in range(0, len(sums), BLOCK):
-        block = slice(start, start + BLOCK)
+    for start in range(0, len(sums), USERS_AT_A_TIME):
+        block = slice(start, start + USERS_AT_A_TIME)
         divisor = np.maximum(counts[block], 1)
         whole, rest = np.divmod(sums[block], divisor)
         np.clip(whole, least, most, out=whole)
@@ -134,8 +134,8 @@ def _round_binary(
 ) -> NDArray[np.bool_]:
     """(highs * 2^40 + lows) * 2^-60 / counts, rounded to 2^exponent, into `result`; returns unfit users."""
     shift = 61 + exponent  # the mean is held doubled at 2^-60, so that the bit below the last is at hand
-    for start in range(0, len(counts), BLOCK):
-        block = slice(start, start + BLOCK)
+    for start in range(0, len(counts), USERS_AT_A_TIME):
+        block = slice(start, start + USERS_AT_A_TIME)
         divisor = np.maximum(counts[block], 1)
         whole, rest = np.divmod(highs[block], divisor)
         rest <<= 40  # fits for counts below 2^22; other users are redone in Python integers

@@ -5,24 +5,34 @@ What a step may spend follows from public numbers and from what was found before
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubermean.exact import rounded_means
+from hubermean.exact import ExactSums, rounded_means
 from hubermean.laws import Choice, Law, NoisySum, Uniform
 from hubermean.mechanisms.account import WEIGHT
 from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.protocol import Request
 from hubermean.mechanisms.tuning_plan import TIES, Found, Planner, UnfitError
-from hubermean.mechanisms.weights import user_weights
+from hubermean.mechanisms.weights import user_weights, weighing_counts
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import laplace_scale
-from hubermean.tuning import CAPS, SHORTEST, Census, OwnLine, SpreadSearch, Windows, line_of, own_line
-from hubermean.user_table import IntArray, PrivateTable, UserTable
+from hubermean.tuning import (
+    CAPS,
+    SHORTEST,
+    Census,
+    OwnLine,
+    SpreadSearch,
+    Windows,
+    line_of,
+    line_on,
+    own_line,
+)
+from hubermean.user_table import HeldMeans, IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", bound=np.generic)
@@ -263,7 +273,10 @@ class MeansOnLine:
     cap: int
 
     def __call__(self, part: UserTable) -> OwnLine:
-        return own_line(usable_means(part, self.column), usable_weights(part, self.request, self.cap))
+        if _all_computed(part, self.request):
+            return line_on(_Computed(part, self.column, self.request, self.cap, ExactSums.means))
+        means = _usable(part, part.column_means(self.column))
+        return own_line(means, usable_weights(part, self.request, self.cap))
 
 
 @dataclass(frozen=True)
@@ -276,16 +289,47 @@ class PositionsOnLine:
     windows: Windows
 
     def __call__(self, part: UserTable) -> OwnLine:
+        if _all_computed(part, self.request):
+            return line_on(_Computed(part, self.column, self.request, self.cap, self._positions))
+        positions = _usable(part, self._positions(part.sums[self.column], part.counts))
+        return own_line(positions, usable_weights(part, self.request, self.cap))
+
+    def _positions(self, sums: ExactSums, counts: IntArray) -> IntArray:
         reach = self.windows.reach
-        positions = rounded_means(
-            part.sums[self.column], part.counts, exponent=self.windows.exponent, low=-reach, high=reach
-        )
-        return own_line(_usable(part, positions), usable_weights(part, self.request, self.cap))
+        return rounded_means(sums, counts, exponent=self.windows.exponent, low=-reach, high=reach)
 
 
-def usable_means(table: UserTable, column: int) -> Floats:
-    """The means of users with usable records."""
-    return _usable(table, table.column_means(column))
+def _all_computed(part: UserTable, request: Request) -> bool:
+    """Whether every user is on the line with a weight of its own, at a place that follows from sums that are held."""
+    return request.per != "user" and not isinstance(part.sums, HeldMeans) and bool(part.counts.all())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Computed:
+    """All users of a table; places are computed when they are asked for, which saves memory and the time to fill it."""
+
+    table: UserTable
+    column: int
+    request: Request
+    cap: int
+    place: Callable[[ExactSums, IntArray], NDArray[Any]]
+
+    def __len__(self) -> int:
+        return self.table.n_users
+
+    def heaviest(self) -> int:
+        return min(int(weighing_counts(self.table, self.request).max(initial=0)), self.cap)
+
+    def blocks(self) -> Iterator[tuple[NDArray[Any], IntArray]]:
+        for block in self.table.blocks():
+            yield (
+                self.place(block.sums[self.column], block.counts),
+                user_weights(block, self.request, self.cap),
+            )
+
+    def some(self, users: IntArray) -> tuple[NDArray[Any], IntArray]:
+        places = self.place(self.table.sums[self.column].taken(users), self.table.counts[users])
+        return places, np.minimum(weighing_counts(self.table, self.request)[users], self.cap)
 
 
 def usable_weights(table: UserTable, request: Request, cap: int) -> IntArray | None:

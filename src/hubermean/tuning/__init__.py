@@ -1,6 +1,6 @@
 """What other libraries make people guess, found privately: record cap, spread and place."""
 
-from hubermean.tuning.binned_line import BinnedLine, own_line
+from hubermean.tuning.binned_line import BinnedLine, HeldUsers, UsersOnLine, line_on, own_line
 from hubermean.tuning.cap import CAPS, LARGEST_TUNED_CAP, CapSearch, Census, public_cap, share_above
 from hubermean.tuning.lattice import heaviest
 from hubermean.tuning.line import HeldLine, Line, OwnLine
@@ -19,15 +19,18 @@ __all__ = [
     "CapSearch",
     "Census",
     "HeldLine",
+    "HeldUsers",
     "JointLine",
     "Line",
     "OwnLine",
     "PartedLine",
     "PlaceSearch",
     "SpreadSearch",
+    "UsersOnLine",
     "Windows",
     "heaviest",
     "line_of",
+    "line_on",
     "own_line",
     "public_cap",
     "share_above",

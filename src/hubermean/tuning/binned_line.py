@@ -8,7 +8,9 @@ be compared. Answers are those of a sort, for a fraction of its time.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,39 +19,92 @@ from hubermean.tuning.line import HeldLine, IntArray, OwnLine, Places, Sketch, S
 
 MANY_USERS = 2**15
 _BINS = 2**16
-_BLOCK = 2**16
+_BLOCK = 2**17
 _SAMPLE = 2**10
 _TAIL = 4  # of the sample: users further out share the outermost bins
 _EXACT_IN_FLOATS = 2**53
 _LARGEST_SCALE = 1e300
 
 
+class UsersOnLine(Protocol):
+    """Users at their places, with their weights: for some of them at a time, so that nothing need be held of all."""
+
+    def __len__(self) -> int: ...
+
+    def heaviest(self) -> int:
+        """No weight is larger."""
+
+    def blocks(self) -> Iterator[tuple[Places, IntArray]]:
+        """Places and weights of all users, in order."""
+
+    def some(self, users: IntArray) -> tuple[Places, IntArray]:
+        """Places and weights of the users with these numbers, the same as in `blocks`."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldUsers:
+    """Users whose places and weights are held."""
+
+    places: Places
+    weights: IntArray
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def heaviest(self) -> int:
+        return int(self.weights.max(initial=0))
+
+    def blocks(self) -> Iterator[tuple[Places, IntArray]]:
+        for start in range(0, len(self), _BLOCK):
+            yield self.places[start : start + _BLOCK], self.weights[start : start + _BLOCK]
+
+    def some(self, users: IntArray) -> tuple[Places, IntArray]:
+        return self.places[users], self.weights[users]
+
+
 def own_line(places: Places, weights: IntArray | None) -> OwnLine:
     """The line that is quickest for so many users; `weights` None stands for weights of one."""
-    if weights is None or len(places) < MANY_USERS:  # a sort without weights is quick by itself
-        return HeldLine(places, weights)
-    if int(weights.max(initial=0)) * len(weights) >= _EXACT_IN_FLOATS:
-        return HeldLine(places, weights)
-    return BinnedLine(places, weights)
+    if weights is None:  # a sort without weights is quick by itself
+        return HeldLine(places, None)
+    return line_on(HeldUsers(places, weights))
+
+
+def line_on(users: UsersOnLine) -> OwnLine:
+    """The same, of users with weights."""
+    if len(users) < MANY_USERS or users.heaviest() * len(users) >= _EXACT_IN_FLOATS:
+        return HeldLine(*_all(users))
+    return BinnedLine(users)
+
+
+def _all(users: UsersOnLine) -> tuple[Places, IntArray]:
+    if isinstance(users, HeldUsers):
+        return users.places, users.weights
+    places, weights = zip(*users.blocks(), strict=True)
+    return np.concatenate(places), np.concatenate(weights)
 
 
 class BinnedLine:
     """Users on this machine."""
 
-    def __init__(self, places: Places, weights: IntArray) -> None:
-        """All weights together lie below 2^53."""
-        self._places, self._weights = places, weights
-        self._first, self._last = places.min(), places.max()
-        sample = np.sort(places[:: len(places) // _SAMPLE])
+    def __init__(self, users: UsersOnLine) -> None:
+        """There are some, and all weights together lie below 2^53."""
+        self._users = users
+        sample, _ = users.some(np.arange(0, len(users), max(len(users) // _SAMPLE, 1)))
+        sample = np.sort(sample)
         self._low = sample[_TAIL]
         width = float(sample[-1 - _TAIL]) - float(self._low)
         self._scale = min((_BINS - 4) / width, _LARGEST_SCALE) if 0.0 < width < math.inf else 1.0
-        self._bins = np.empty(len(places), dtype=np.uint16)
+        self._bins = np.empty(len(users), dtype=np.uint16)
         weight_of_bin = np.zeros(_BINS)
-        for block in _blocks(len(places)):
-            bins = self._bin(places[block])
-            self._bins[block] = bins
-            weight_of_bin += np.bincount(bins, weights=weights[block], minlength=_BINS)
+        first, last, start = [], [], 0
+        for places, weights in users.blocks():
+            first.append(places.min())
+            last.append(places.max())
+            bins = self._bin(places)
+            self._bins[start : start + len(bins)] = bins
+            start += len(bins)
+            weight_of_bin += np.bincount(bins, weights=weights, minlength=_BINS)
+        self._first, self._last = min(first), max(last)
         self._before_bin: IntArray = np.concatenate([[0], np.cumsum(weight_of_bin.astype(np.int64))])
 
     def _bin(self, places: Places) -> NDArray[np.uint16]:
@@ -91,16 +146,16 @@ class BinnedLine:
         return np.maximum(least, 0), np.maximum(most, 0)
 
     def between(self, low: Any, high: Any) -> OwnLine:
-        inside = (self._places >= low) & (self._places <= high)
-        return own_line(self._places[inside], self._weights[inside])
+        inside = [
+            (places[within], weights[within])
+            for places, weights in self._users.blocks()
+            for within in [(places >= low) & (places <= high)]
+        ]
+        places, weights = zip(*inside, strict=True)
+        return own_line(np.concatenate(places), np.concatenate(weights))
 
     def places(self) -> tuple[Places, IntArray]:
-        return HeldLine(self._places, self._weights).places()
-
-
-def _blocks(n_users: int) -> list[slice]:
-    """Ranges of users, few enough that what is computed of them stays in the processor's cache."""
-    return [slice(start, min(start + _BLOCK, n_users)) for start in range(0, n_users, _BLOCK)]
+        return HeldLine(*_all(self._users)).places()
 
 
 class _Opened:
@@ -110,9 +165,11 @@ class _Opened:
         self._of = of
         opened = np.zeros(_BINS, dtype=bool)
         opened[bins] = True
-        found = [np.flatnonzero(opened[of._bins[block]]) + block.start for block in _blocks(len(of._bins))]
-        users = np.concatenate(found)
-        self.line = HeldLine(of._places[users], of._weights[users])
+        found = [
+            np.flatnonzero(opened[of._bins[start : start + _BLOCK]]) + start
+            for start in range(0, len(of._bins), _BLOCK)
+        ]
+        self.line = HeldLine(*of._users.some(np.concatenate(found)))
         closed = np.where(opened, 0, np.diff(of._before_bin))
         self._closed_before: IntArray = np.concatenate([[0], np.cumsum(closed)])
 
