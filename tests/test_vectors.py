@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import hubermean as hm
 from hubermean.ingest import opened_vectors, vectors
+from hubermean.ingest.row_groups import shares_of
 from hubermean.ingest.scratch import PREFIX
 from hubermean.ingest.vector_file import _READ_ELEMENTS, _rows_at_a_time
 from hubermean.user_table import UserTable
@@ -31,7 +32,9 @@ def written(path: Path, users: Sequence[Any], lists: Any, kind: Any, key: Any = 
 def by_user(path: Path | str, **given: Any) -> tuple[dict[tuple[float, ...], int], UserTable]:
     """The vectors of users with how often each is there; users have no names any more."""
     with opened_vectors(vectors(path, user="client", value="update", **given)) as table:
-        rows = [tuple(row) for row in np.array(table.means).reshape(table.n_users, -1).tolist()]
+        rows = [
+            tuple(row) for row in np.array(table.means).reshape(table.n_users, len(table.columns)).tolist()
+        ]
         held = UserTable(
             columns=table.columns, sums=table.sums, counts=table.counts.copy(), records=table.records.copy()
         )
@@ -85,6 +88,36 @@ def test_the_order_and_the_company_of_records_change_no_bit(
     left = by_user(fewer)[0]
     assert len(left) == 39
     assert left.items() <= found.items()
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3, 4, 9])
+def test_threads_read_every_row_group_once(
+    tmp_path: Path, drawn: Any, readers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, lists = drawn
+    kind = pa.list_(pa.float32(), lists.shape[1])
+    for part, rows in enumerate([slice(0, 3), slice(3, 3), slice(3, 90), slice(90, None)]):
+        written(tmp_path / f"{part}.parquet", users[rows], lists[rows].tolist(), kind, pa.int64())
+    paths = [str(tmp_path / f"{part}.parquet") for part in range(4)]
+    shares = shares_of(paths, readers)
+    assert len(shares) <= readers
+    assert len(shares) > 1 or readers == 1
+    groups = [(path, number) for share in shares for path, numbers in share.groups for number in numbers]
+    assert groups == [
+        (path, number) for path in paths for number in range(pq.read_metadata(path).num_row_groups)
+    ]
+    ends = np.cumsum([share.records for share in shares]).tolist()
+    assert [share.first for share in shares] == [0, *ends[:-1]]
+    assert ends[-1] == len(users)
+    alone, _ = by_user(written(tmp_path / "whole.pq", users, lists.tolist(), kind))
+    monkeypatch.setattr("hubermean.ingest.vector_file.processors", lambda: readers)
+    assert by_user(str(tmp_path / "*.parquet"))[0] == alone
+
+
+def test_files_without_records_have_no_users(tmp_path: Path) -> None:
+    kind = pa.list_(pa.float32(), 2)
+    path = written(tmp_path / "none.parquet", [], [], kind, pa.int64())
+    assert by_user(path)[1].n_users == 0
 
 
 def test_records_are_judged_one_by_one_and_users_without_any_stay(tmp_path: Path) -> None:

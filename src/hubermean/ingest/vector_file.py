@@ -21,8 +21,10 @@ from hubermean.ingest.columns import missing_column
 from hubermean.ingest.engine import UNREADABLE
 from hubermean.ingest.files import FileSet
 from hubermean.ingest.reading import READING
+from hubermean.ingest.row_groups import RowGroups, shares_of
 from hubermean.ingest.scratch import scratch_folder
 from hubermean.ingest.session import quietly
+from hubermean.threads import at_once, processors
 from hubermean.unsafe_timings import stage
 from hubermean.user_table import HeldMeans, IntArray, UserTable, finite_rows
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 LONGEST = 2**24
 _HELD_BYTES = 2**26  # an array up to this size needs no file
-_READ_ELEMENTS = 2**22  # numbers that are read at a time
+_READ_ELEMENTS = 2**22  # numbers that a thread reads at a time
+_MOST_READERS = 4  # each holds what it reads
 _SORTED_ELEMENTS = 2**20
 
 
@@ -134,16 +137,24 @@ def _table(file: VectorFile, scratch: str) -> UserTable:
     place_of = np.full(len(codes), -1)
     place_of[crowded] = np.arange(len(crowded))
     places = _room(scratch, "records", len(crowded), file.length, dtype)
-    read = 0
-    for block in _blocks(file, dtype):
-        now = slice(read, read + len(block))
-        apart = place_of[now] >= 0
-        places[place_of[now][apart]] = block[apart]
-        alone = (codes[now] >= 0) & ~apart
-        means[codes[now][alone]] = block[alone]
-        read += len(block)
-    if read != len(codes):
-        raise ValueError("the columns of a file differ in length")
+
+    def put(share: RowGroups) -> None:
+        """Every record has a row of its own to go to, so threads do not meet."""
+        read = share.first
+        for block in _blocks(share, file, dtype):
+            now = slice(read, read + len(block))
+            apart = place_of[now] >= 0
+            places[place_of[now][apart]] = block[apart]
+            alone = (codes[now] >= 0) & ~apart
+            means[codes[now][alone]] = block[alone]
+            read += len(block)
+        if read != share.first + share.records:
+            raise ValueError("the columns of a file differ in length")
+
+    shares = shares_of(file.files.paths, min(processors(), _MOST_READERS))
+    if sum(share.records for share in shares) != len(codes):
+        raise ValueError("the files have changed")
+    at_once(put, shares)
     counts = records.copy()
     usable = finite_rows(places)
     stop = 0
@@ -186,14 +197,16 @@ def _users(file: VectorFile) -> tuple[NDArray[np.int64], int]:
     return numbers, int(numbers.max(initial=-1)) + 1
 
 
-def _blocks(file: VectorFile, dtype: type) -> Iterator[NDArray[Any]]:
-    """All vectors in order, some at a time; what is no vector of the length has no number in it."""
+def _blocks(share: RowGroups, file: VectorFile, dtype: type) -> Iterator[NDArray[Any]]:
+    """The vectors of a share in order, some at a time; what is no vector of the length has no number in it."""
     import pyarrow.parquet as pq
 
-    for path in file.files.paths:
+    for path, groups in share.groups:
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as opened:
             rows = _rows_at_a_time(opened.metadata, file.length)
-            for batch in opened.iter_batches(batch_size=rows, columns=[file.value]):
+            for batch in opened.iter_batches(
+                batch_size=rows, row_groups=groups, columns=[file.value], use_threads=False
+            ):
                 yield _vectors(batch.column(file.value), file.length, dtype)
 
 
