@@ -17,9 +17,18 @@ def row_squares(rows: NDArray[Any], out: NDArray[np.float64]) -> NDArray[np.floa
     Formal guarantees: columns are added in some order, up to `_COLUMNS_AT_A_TIME` of them in the precision of the rows,
     these sums in double precision. A row with a number that is not finite has no finite sum.
     """
-    out[...] = 0.0
+    n, d = rows.shape
+    pieces = d // _COLUMNS_AT_A_TIME
+    whole = rows[:, : pieces * _COLUMNS_AT_A_TIME].reshape(n, pieces, _COLUMNS_AT_A_TIME)
+    rest = rows[:, pieces * _COLUMNS_AT_A_TIME :]
     with np.errstate(all="ignore"):
-        for left in range(0, rows.shape[1], _COLUMNS_AT_A_TIME):
-            part = rows[:, left : left + _COLUMNS_AT_A_TIME]
-            out += np.vecdot(part, part)
+        np.add.reduce(_products(whole), axis=-1, dtype=np.float64, out=out)
+        out += _products(rest)
     return out
+
+
+def _products(rows: NDArray[Any]) -> NDArray[Any]:
+    """Of every row with itself, by what is faster: the first lets other threads go on meanwhile."""
+    in_single = rows.dtype == np.float32
+    found: NDArray[Any] = np.einsum("...i,...i->...", rows, rows) if in_single else np.vecdot(rows, rows)
+    return found

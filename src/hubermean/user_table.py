@@ -24,7 +24,7 @@ T = TypeVar("T")
 IntArray = NDArray[np.int64]
 LARGEST_COUNT = 2**40
 
-_BLOCK_ELEMENTS = 2**16
+_BLOCK_ELEMENTS = 2**19
 _WORK_ON_A_USER = 2**5  # numbers that a pass over users reads or makes for each of them, or so
 _NAMES_SHOWN = 8
 

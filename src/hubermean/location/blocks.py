@@ -1,7 +1,7 @@
 """One pass over the users in row blocks: their distances from a centre, and what rounding does to sums over them.
 
 Everything the solver and the certificates know about the data comes through this module, so the floating-point
-model lives here too. Blocks hold about 2**16 numbers: temporaries stay in cache, the input is never copied
+model lives here too. Blocks hold about 2**18 numbers: temporaries stay in cache, the input is never copied
 and may be a memory map (`rows`). Notation as in the paper: user i has weight a_i, threshold T_i and mean y_i; at a
 centre p, u_i = y_i - p, r_i = |u_i|, w_i = min(1, T_i / r_i), and the gradient of the Huber loss is
 G(p) = - sum_i a_i w_i u_i (Zhao et al. 2024, eq. phii).

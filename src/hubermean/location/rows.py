@@ -22,7 +22,11 @@ from hubermean.threads import shared_out
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
-BLOCK_ELEMENTS = 2**16
+# Enough that threads, which take turns between the steps of numpy, seldom wait for each other.
+BLOCK_ELEMENTS = 2**18
+MOST_ROWS = (
+    2**16
+)  # no block has more: bounds that hold for any number of users rest on it (proofs/smooth.md, 1)
 STRIP_ROWS = 128
 LEAST_ROWS = 8
 
@@ -35,7 +39,7 @@ def block_rows(dimension: int) -> int:
 
     Very long rows come a few at a time, since there is work per block that is as long as a row.
     """
-    rows = max(LEAST_ROWS, BLOCK_ELEMENTS // dimension)
+    rows = min(max(LEAST_ROWS, BLOCK_ELEMENTS // dimension), MOST_ROWS)
     return rows if rows < STRIP_ROWS else rows // STRIP_ROWS * STRIP_ROWS
 
 

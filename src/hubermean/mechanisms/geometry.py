@@ -18,6 +18,7 @@ import numpy as np
 from hubermean.errors import InputError
 from hubermean.location import Rows, attainable_gradient, small_gradient
 from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
+from hubermean.location.rows import MOST_ROWS
 from hubermean.mechanisms.certified_bounds import Floats, Integers
 from hubermean.mechanisms.protocol import Request
 from hubermean.mechanisms.weights import user_weights
@@ -115,9 +116,9 @@ class Geometry:
     def choose(cls, *, threshold: float, radius: float, dimension: int) -> Geometry:
         """Every limit rounded up (proofs/smooth.md, section 1)."""
         clamp = _CLAMP * (radius + threshold)
-        # Per unit of weight: 2^16 rows fill a block in every dimension, and all other terms are linear.
+        # Per unit of weight: so many rows fill a block in every dimension, and all other terms are linear.
         attainable = attainable_gradient(
-            n_users=2**16,
+            n_users=MOST_ROWS,
             dimension=dimension,
             total_weight=SLACK,
             total_influence=SLACK * threshold,
