@@ -1,4 +1,5 @@
-"""Vectors: `hubermean` with `tested` on model updates in a memory-mapped file, beside numpy's plain mean of the file.
+"""Vectors: `hubermean` with `tested` on model updates in a memory-mapped file, beside numpy's plain mean of the file;
+and on the same updates as a column of lists in a Parquet file.
 
 Each size runs in a process of its own (`vector_turns.py`), so that the memory it takes is its own.
 """
@@ -11,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from measured import Limits
 from rows_file import DATA
@@ -18,31 +21,38 @@ from sections import Table, megabytes, seconds
 from side_by_side import Ratio
 from watched import watch
 
+_ROW_GROUP_BYTES = 10**8
+
 SAYS = (
     "One row of float32 a user, Gaussian, in a file that is mapped into memory and warm; `tested` is told a threshold "
     "and a radius, and takes a mean that is private for whole users at epsilon = 1, delta = 1e-6.",
     "plain: numpy's mean over users in double precision, one thread; read: the sum of all numbers, the least that one "
     "thread can do with a file. All take turns in one process after one that is not counted; `over plain` is the "
     "median of the turns, in brackets their quartiles.",
+    "from Parquet: a release of `hm.vectors`, the same rows as lists of fixed size in row groups of some 100 MB, as "
+    "pyarrow writes them.",
     "GB/s: the size of the file, times the passes over it that a release makes, over its seconds. MB: the most "
     "anonymous memory of the process, which the mapped file is no part of, beyond that of an idle one.",
 )
 
 
 def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits) -> Table:
-    headings = ["columns", "read s", "plain s", "hubermean s", "over plain", "passes", "GB/s", "MB"]
+    headings = [
+        *("columns", "read s", "plain s", "hubermean s", "over plain", "passes", "GB/s", "MB"),
+        "from Parquet s",
+    ]
     rows = []
     for dimension in columns:
         path = _made(users, dimension)
         command = [
             sys.executable,
             str(Path(__file__).with_name("vector_turns.py")),
-            json.dumps({"path": str(path), "repeats": repeats}),
+            json.dumps({"path": str(path), "lists": str(_as_lists(path)), "repeats": repeats}),
         ]
         watched = watch(command, most_seconds=limits.seconds, most_bytes=limits.bytes)
         if not watched.done:
             print(watched.complaints, file=sys.stderr)
-            rows.append([f"{dimension:,}", limits.exceeded(watched.stopped) or "failed", *["-"] * 6])
+            rows.append([f"{dimension:,}", limits.exceeded(watched.stopped) or "failed", *["-"] * 7])
             continue
         said = json.loads(watched.output.splitlines()[-1])
         times = said["seconds"]
@@ -55,6 +65,7 @@ def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits
                 str(said["passes"]),
                 f"{moved / min(times['hubermean']) / 1e9:.1f}",
                 megabytes(said["extra_bytes"]),
+                seconds(min(times["lists"])),
             ]
         )
     title = f"{users:,} users, `tested`, {repeats} turns"
@@ -71,5 +82,23 @@ def _made(users: int, dimension: int) -> Path:
         for row in array:
             rng.standard_normal(dtype=np.float32, out=row)
         array.flush()
+        unfinished.replace(path)
+    return path
+
+
+def _as_lists(array: Path) -> Path:
+    """The rows of a file of one array, as a column of lists in Parquet."""
+    path = array.with_suffix(".parquet")
+    if not path.exists():
+        rows = np.load(array, mmap_mode="r")
+        kind = pa.list_(pa.float32(), rows.shape[1])
+        at_a_time = max(1, _ROW_GROUP_BYTES // (4 * rows.shape[1]))
+        unfinished = path.with_suffix(".unfinished")
+        with pq.ParquetWriter(unfinished, pa.schema({"user": pa.int64(), "update": kind})) as file:
+            for start in range(0, len(rows), at_a_time):
+                block = rows[start : start + at_a_time]
+                lists = pa.FixedSizeListArray.from_arrays(np.ravel(block), type=kind)
+                users = np.arange(start, start + len(block))
+                file.write_table(pa.table({"user": users, "update": lists}))
         unfinished.replace(path)
     return path

@@ -1,4 +1,4 @@
-"""`tested` on a memory-mapped array beside numpy's plain mean and sum of it, in turns: a line of JSON.
+"""`tested` on a memory-mapped array and on lists in Parquet beside numpy's mean and sum, in turns: a line of JSON.
 
 A process of its own, for the memory is that of the process; `suite_vectors.py` starts it.
 """
@@ -40,6 +40,7 @@ def main() -> None:
         "read": lambda: float(array.sum(dtype=np.float32)),
         "plain": lambda: array.mean(axis=0, dtype=np.float64),
         "hubermean": lambda: release(array),
+        "lists": lambda: release(hm.vectors(given["lists"], user="user", value="update")),
     }
     with counted_passes() as passes:
         release(array)
