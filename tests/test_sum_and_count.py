@@ -12,7 +12,7 @@ import pytest
 
 from hubermean.ingest import duckdb_source
 from hubermean.ingest.engine import Limits, Roles
-from hubermean.ingest.sum_and_count import is_known
+from hubermean.ingest.sum_and_count import is_known, taken_apart
 from hubermean.user_table import UserTable
 
 USERS = [0, 0, 1, 1, 1, 2, 3, 3, None]
@@ -105,6 +105,12 @@ def test_the_engine_here_makes_it() -> None:
 def test_an_engine_with_another_state_is_not_trusted(instead: str) -> None:
     with duckdb.connect() as connection:
         assert not is_known(lambda _: connection.sql(instead))
+
+
+def test_another_state_in_the_answer_is_refused() -> None:
+    table = pa.table({"state": [{"count": 1, "value": 2.0}]})
+    with pytest.raises(TypeError, match="state"):
+        taken_apart(table, count="usable", total="value_0")
 
 
 def test_a_sum_beyond_128_bits_is_noticed() -> None:

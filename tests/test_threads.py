@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
+from typing import Any
 
+import numpy as np
 import pytest
 
+import hubermean as hm
 from hubermean import threads
 
 
@@ -33,6 +38,64 @@ def test_a_failure_is_raised_after_all_have_ended(failing: int) -> None:
     with pytest.raises(KeyError, match=str(failing)):
         threads.at_once(work, [0, 1, 2])
     assert sorted(done) == sorted({0, 1, 2} - {failing})
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_an_interrupt_waits_until_no_thread_works_on() -> None:
+    ended: list[int] = []
+
+    def work(item: int) -> None:
+        if item:
+            time.sleep(0.4 * item)
+            ended.append(item)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threads.at_once(work, [0, 1, 2])
+        assert ended == [1, 2]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_thread_that_cannot_start_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if thread._item == 2:  # type: ignore[attr-defined]
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threads._Share, "start", limited)
+    with pytest.raises(RuntimeError, match="start"):
+        threads.at_once(lambda item: (time.sleep(0.2), ended.append(item)), [0, 1, 2])
+    assert ended == [1]
+
+
+@pytest.mark.parametrize("first", [100.0, 1e-200])
+@pytest.mark.parametrize("processors", [1, 2])
+def test_what_a_caller_has_numpy_raise_is_not_raised_for_what_users_hold(
+    first: float, processors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "processors", lambda: processors)
+    monkeypatch.setattr(threads, "WORTHWHILE", 1)
+    means = np.full((6_000, 8), 1e-200)
+    means[0] = first
+    with np.errstate(all="raise"):
+        release = hm.mean_of_user_means(means, epsilon=1.0, delta=1e-6, threshold=1.0, radius=10.0)
+        assert np.geterr()["under"] == "raise"
+    assert len(release.values) == 8
+
+
+def test_all_shares_have_the_callers_context() -> None:
+    with np.errstate(all="ignore", under="raise"):
+        assert threads.at_once(lambda _: np.geterr()["under"], [0, 1, 2]) == ["raise"] * 3
 
 
 def test_ranges_cover_all_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 import hubermean as hm
 from hubermean.ingest import opened_vectors, vectors
-from hubermean.ingest.row_groups import shares_of
+from hubermean.ingest.row_groups import RowGroups, shares_of
 from hubermean.ingest.scratch import PREFIX
 from hubermean.ingest.vector_file import _READ_ELEMENTS, _rows_at_a_time
 from hubermean.user_table import UserTable
@@ -184,6 +185,34 @@ def test_files_that_changed_their_types_meanwhile_are_refused(tmp_path: Path) ->
     written(path, [1, 2], [["1"], ["x"]], pa.list_(pa.string(), 1))
     with pytest.raises(hm.InputError, match="in another type"), opened_vectors(file):
         pass
+
+
+@pytest.mark.parametrize("sizes", [(50, 70), (49, 51), (50, 50), (50, 30), None])
+def test_files_that_change_while_they_are_read_are_refused(
+    tmp_path: Path, sizes: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids come from the one version and vectors from the other: no row would be its user's, and no count is named."""
+    kind = pa.list_(pa.float32(), 2)
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for number, path in enumerate(paths):
+        written(path, range(50 * number, 50 * number + 50), [[float(number), 1.0]] * 50, kind, pa.int64())
+
+    def changed(*given: Any) -> list[RowGroups]:
+        shares = shares_of(*given)
+        for path, size in zip(paths, sizes or (), strict=False):
+            written(path, range(size), [[2.0, 3.0]] * size, kind, pa.int64())
+        if sizes is None:
+            pq.write_table(pa.table({"client": range(50)}), paths[1])
+        return shares
+
+    monkeypatch.setattr("hubermean.ingest.vector_file.shares_of", changed)
+    for readers in (1, 2):
+        monkeypatch.setattr("hubermean.ingest.vector_file.processors", lambda readers=readers: readers)
+        with pytest.raises(hm.InputError) as refused:
+            by_user(str(tmp_path / "*.parquet"))
+        assert not re.search(r"\d", str(refused.value).replace(str(tmp_path), ""))
+        if sizes is None:
+            break  # what is there now is no column of vectors any more
 
 
 def test_lists_that_are_too_long_are_read_a_few_at_a_time(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from hubermean.errors import InputError, NotReleased
 from hubermean.groups import Division, GroupOutcome, check_max_groups, needs_pool, prepare_groups, settled
 from hubermean.ingest import Reading, column_names, listed_keys
@@ -25,6 +27,7 @@ _NOBODY = "there are no users: no record has a value in the user column; check i
 UNPAID = Unpaid()
 
 
+@np.errstate(all="ignore")  # an underflow that a caller has numpy raise would tell of the data
 def release_table(
     table: PrivateTable,
     request: Request,
@@ -99,6 +102,7 @@ class Grouping:
         )
 
 
+@np.errstate(all="ignore")
 def release_groups(
     data: Any,
     reading: Reading,

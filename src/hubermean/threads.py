@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from itertools import pairwise
 from threading import Thread
 from typing import Generic, TypeVar
@@ -36,31 +37,49 @@ def shared_out(work: Callable[[slice], T], n_rows: int, row_elements: int) -> li
 def at_once(work: Callable[[S], T], items: list[S]) -> list[T]:
     """What `work` makes of each item, in order; the first is the caller's own, each other has a thread.
 
-    Threads are made anew each time: those of a pool that is kept do not survive a fork.
+    None works on when this returns, or fails, or is interrupted. Threads are made anew each time: those of a pool that
+    is kept do not survive a fork.
     """
     others = [_Share(work, item) for item in items[1:]]
-    for other in others:
-        other.start()
     try:
+        for other in others:
+            other.start()
         first = [work(item) for item in items[:1]]
     finally:
-        for other in others:
-            other.join()
+        _wait_for(others)
     return first + [other.result() for other in others]
 
 
+def _wait_for(threads: Sequence[Thread]) -> None:
+    """Until all have ended; an interrupt waits, too."""
+    interrupt: KeyboardInterrupt | None = None
+    while any(thread.is_alive() for thread in threads):
+        try:
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join()
+        except KeyboardInterrupt as raised:
+            interrupt = raised
+    if interrupt is not None:
+        raise interrupt
+
+
 class _Share(Thread, Generic[S, T]):
-    """A thread that does one item's work and keeps what comes of it, a failure included."""
+    """A thread that does one item's work and keeps what comes of it, a failure included.
+
+    It works in the context of the caller, so that what numpy makes of an overflow is the same in all shares.
+    """
 
     def __init__(self, work: Callable[[S], T], item: S) -> None:
         super().__init__(daemon=True)
         self._work, self._item = work, item
+        self._context = copy_context()
         self._made: list[T] = []
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._made.append(self._work(self._item))
+            self._made.append(self._context.run(self._work, self._item))
         except BaseException as failure:  # noqa: BLE001 - raised where the result is asked for
             self._failure = failure
 

@@ -77,6 +77,7 @@ class UserTable:
         self.records.flags.writeable = False
 
     @classmethod
+    @np.errstate(all="ignore")  # whatever the caller has numpy do: an error would tell of the data
     def from_means(cls, means: ArrayLike, counts: ArrayLike | None = None) -> Self:
         """From user means that are held already: shape (n,) or (n, d), with the records behind each mean.
 

@@ -99,6 +99,7 @@ def quietly(work: Callable[[], T], what: str, *, foreign: bool = False) -> T:
     except (
         duckdb.Error,
         pa.ArrowException,
+        LookupError,
         UnicodeError,
         ValueError,
         TypeError,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,9 @@ def _require_types(file: VectorFile) -> None:
             )
 
 
+@np.errstate(all="ignore")  # whatever the caller has numpy do: an error would tell of the data
 def _table(file: VectorFile, scratch: str) -> UserTable:
+    before = _marks(file.files.paths)
     _require_types(file)  # again: the files may have changed since
     codes, n_users = _users(file)
     records: IntArray = np.bincount(codes[codes >= 0], minlength=n_users)
@@ -142,6 +144,8 @@ def _table(file: VectorFile, scratch: str) -> UserTable:
         """Every record has a row of its own to go to, so threads do not meet."""
         read = share.first
         for block in _blocks(share, file, dtype):
+            if read + len(block) > share.first + share.records:
+                raise ValueError("a file has changed")
             now = slice(read, read + len(block))
             apart = place_of[now] >= 0
             places[place_of[now][apart]] = block[apart]
@@ -153,8 +157,10 @@ def _table(file: VectorFile, scratch: str) -> UserTable:
 
     shares = shares_of(file.files.paths, min(processors(), _MOST_READERS))
     if sum(share.records for share in shares) != len(codes):
-        raise ValueError("the files have changed")
+        raise ValueError("a file has changed")
     at_once(put, shares)
+    if _marks(file.files.paths) != before:  # ids and vectors may be of different records
+        raise ValueError("a file has changed")
     counts = records.copy()
     usable = finite_rows(places)
     stop = 0
@@ -165,6 +171,11 @@ def _table(file: VectorFile, scratch: str) -> UserTable:
         _average(places, mine, means[code])
     counts = np.where(finite_rows(means), counts, 0)
     return UserTable(columns=file.columns, sums=HeldMeans(means, counts), counts=counts, records=records)
+
+
+def _marks(paths: Sequence[str]) -> list[tuple[int, int, int]]:
+    """By which a file that was written anew, or further, is told from what it was."""
+    return [(found.st_ino, found.st_size, found.st_mtime_ns) for found in map(os.stat, paths)]
 
 
 def _average(places: NDArray[Any], mine: NDArray[np.intp], into: NDArray[Any]) -> None:
