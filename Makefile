@@ -46,10 +46,10 @@ bench-all: $(READY) environments  ## speed, growth and other libraries at full s
 environments: java  ## an environment for each other library; what cannot be made is left out
 	-@$(PYTHON) benchmarks/peer_runners/make_environments.py
 
-accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; twenty minutes
+accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; half an hour
 	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
 
-tuning: $(READY)  ## how good a mean is about which nothing is told, into docs/tuning.md; twenty minutes
+tuning: $(READY)  ## how good a mean is about which nothing is told, into docs/tuning.md; half an hour
 	$(BIN)/python benchmarks/tuning.py --markdown docs/tuning.md
 
 hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg

@@ -20,7 +20,7 @@ Mean squared error against the true mean, over that of the non-private mean of u
 is what no privacy would give. This page is written by
 
 ```
-make accuracy     # about twenty minutes; python benchmarks/accuracy.py --quick for a rough one
+make accuracy     # about half an hour; python benchmarks/accuracy.py --quick for a rough one
 ```
 
 ## What it says

@@ -17,7 +17,7 @@ on records; epsilon = 1 unless stated. Targets that are missed are marked as pla
 is written by
 
 ```
-make tuning     # about twenty minutes; python benchmarks/tuning.py --quick for a rough one
+make tuning     # about half an hour; python benchmarks/tuning.py --quick for a rough one
 ```
 
 ## What it says
