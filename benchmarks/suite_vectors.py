@@ -27,10 +27,10 @@ SAYS = (
     "One row of float32 a user, Gaussian, in a file that is mapped into memory and warm; `tested` is told a threshold "
     "and a radius, and takes a mean that is private for whole users at epsilon = 1, delta = 1e-6.",
     "plain: numpy's mean over users in double precision, one thread; read: the sum of all numbers, the least that one "
-    "thread can do with a file. All take turns in one process after one that is not counted; `over plain` is the "
+    "thread can do with a file. These take turns in one process after one that is not counted; `over plain` is the "
     "median of the turns, in brackets their quartiles.",
-    "from Parquet: a release of `hm.vectors`, the same rows as lists of fixed size in row groups of some 100 MB, as "
-    "pyarrow writes them.",
+    "from Parquet: a release of `hm.vectors`, the best of as many, after the others: the same rows as lists of fixed "
+    "size in row groups of some 100 MB, as pyarrow writes them.",
     "GB/s: the size of the file, times the passes over it that a release makes, over its seconds. MB: the most "
     "anonymous memory of the process, which the mapped file is no part of, beyond that of an idle one.",
 )
