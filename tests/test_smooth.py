@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from divergence_oracle import divergence
-from hubermean.location import huber_location
+from hubermean.location import attainable_gradient, huber_location
+from hubermean.location.rows import MOST_ROWS, block_rows
 from hubermean.mechanisms import smooth
 from hubermean.mechanisms.certified_bounds import Caps, certified_bounds
 from hubermean.noise import LARGEST_SCALE
@@ -294,3 +295,14 @@ def test_discreteness_costs_next_to_nothing(epsilon: float, dimension: int) -> N
     reached = gaussian_delta(epsilon, alpha=noise.alpha, beta=1e-7, dimension=dimension)
     assert 0.9e-6 < reached < 1e-6
     assert noise.smallest_sigma >= 1024
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 7, 64, 511, 513, 2_000, 30_000, 10**6])
+def test_no_number_of_users_has_a_larger_gradient_for_its_weight_than_a_full_block(d: int) -> None:
+    """What is public where the number of users is not: smooth's bound per unit of weight."""
+    given = {"dimension": d, "radius": 1e6}
+    full = attainable_gradient(n_users=MOST_ROWS, total_weight=1.0, total_influence=3.0, **given)
+    for n in (1, 100, MOST_ROWS - 1, MOST_ROWS, MOST_ROWS + 1, 2**18, 2**20 + 5, 2**30):
+        assert block_rows(d) <= MOST_ROWS
+        found = attainable_gradient(n_users=n, total_weight=float(n), total_influence=3.0 * n, **given)
+        assert found <= n * full * (1 + 1e-12)

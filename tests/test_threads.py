@@ -40,26 +40,31 @@ def test_a_failure_is_raised_after_all_have_ended(failing: int) -> None:
     assert sorted(done) == sorted({0, 1, 2} - {failing})
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no such signal here")
 def test_an_interrupt_waits_until_no_thread_works_on() -> None:
     ended: list[int] = []
+    begun = threading.Event()
 
     def work(item: int) -> None:
-        if item:
-            time.sleep(0.4 * item)
-            ended.append(item)
+        if item == 0:
+            begun.set()
+            return
+        begun.wait()
+        time.sleep(0.1)  # the caller waits for us by now
+        if item == 1:
+            os.kill(os.getpid(), signal.SIGALRM)
+        time.sleep(0.2 * item)
+        ended.append(item)
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
         with pytest.raises(KeyboardInterrupt):
             threads.at_once(work, [0, 1, 2])
         assert ended == [1, 2]
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
 
 

@@ -111,7 +111,7 @@ def test_threads_read_every_row_group_once(
     assert [share.first for share in shares] == [0, *ends[:-1]]
     assert ends[-1] == len(users)
     alone, _ = by_user(written(tmp_path / "whole.pq", users, lists.tolist(), kind))
-    monkeypatch.setattr("hubermean.ingest.vector_file.processors", lambda: readers)
+    monkeypatch.setattr("hubermean.threads.processors", lambda: readers)
     assert by_user(str(tmp_path / "*.parquet"))[0] == alone
 
 
@@ -207,7 +207,7 @@ def test_files_that_change_while_they_are_read_are_refused(
 
     monkeypatch.setattr("hubermean.ingest.vector_file.shares_of", changed)
     for readers in (1, 2):
-        monkeypatch.setattr("hubermean.ingest.vector_file.processors", lambda readers=readers: readers)
+        monkeypatch.setattr("hubermean.threads.processors", lambda readers=readers: readers)
         with pytest.raises(hm.InputError) as refused:
             by_user(str(tmp_path / "*.parquet"))
         assert not re.search(r"\d", str(refused.value).replace(str(tmp_path), ""))

@@ -25,11 +25,16 @@ def processors() -> int:
         return os.cpu_count() or 1
 
 
+def most_at_once() -> int:
+    """How many pieces of work are worth doing at the same time."""
+    return min(processors(), _MOST_THREADS)
+
+
 def shared_out(work: Callable[[slice], T], n_rows: int, row_elements: int) -> list[T]:
     """What `work` makes of each of some ranges that cover all rows, in order; of one range if there is little to do."""
     if n_rows * row_elements < WORTHWHILE:
         return [work(slice(0, n_rows))]
-    threads = min(processors(), _MOST_THREADS, n_rows)
+    threads = min(most_at_once(), n_rows)
     cuts = [n_rows * number // threads for number in range(threads + 1)]
     return at_once(work, [slice(start, stop) for start, stop in pairwise(cuts)])
 
@@ -53,11 +58,13 @@ def at_once(work: Callable[[S], T], items: list[S]) -> list[T]:
 def _wait_for(threads: Sequence[Thread]) -> None:
     """Until all have ended; an interrupt waits, too."""
     interrupt: KeyboardInterrupt | None = None
-    while any(thread.is_alive() for thread in threads):
+    waiting = True
+    while waiting:
         try:
             for thread in threads:
                 if thread.is_alive():
                     thread.join()
+            waiting = False
         except KeyboardInterrupt as raised:
             interrupt = raised
     if interrupt is not None:

@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from hubermean.ingest.columns import ValueColumn
 from hubermean.ingest.engine import UNREADABLE
 from hubermean.ingest.grouping import read_user_table
@@ -77,7 +79,8 @@ class _Work:
 
         held = list(batches)
         if held:
-            made = self._look(read_user_table(pa.Table.from_batches(held), self._values))
+            with np.errstate(all="ignore"):  # a warning in an executor's log would tell of the data
+                made = self._look(read_user_table(pa.Table.from_batches(held), self._values))
             yield pa.record_batch({"made": pa.array([pickle.dumps(made)], type=pa.binary())})
 
     def unpacked(self, made: bytes) -> Any:

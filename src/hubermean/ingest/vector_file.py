@@ -24,7 +24,7 @@ from hubermean.ingest.reading import READING
 from hubermean.ingest.row_groups import RowGroups, shares_of
 from hubermean.ingest.scratch import scratch_folder
 from hubermean.ingest.session import quietly
-from hubermean.threads import at_once, processors
+from hubermean.threads import at_once, most_at_once
 from hubermean.unsafe_timings import stage
 from hubermean.user_table import HeldMeans, IntArray, UserTable, finite_rows
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 LONGEST = 2**24
 _HELD_BYTES = 2**26  # an array up to this size needs no file
 _READ_ELEMENTS = 2**22  # numbers that a thread reads at a time
-_MOST_READERS = 4  # each holds what it reads
 _SORTED_ELEMENTS = 2**20
 
 
@@ -155,7 +154,7 @@ def _table(file: VectorFile, scratch: str) -> UserTable:
         if read != share.first + share.records:
             raise ValueError("the columns of a file differ in length")
 
-    shares = shares_of(file.files.paths, min(processors(), _MOST_READERS))
+    shares = shares_of(file.files.paths, most_at_once())
     if sum(share.records for share in shares) != len(codes):
         raise ValueError("a file has changed")
     at_once(put, shares)

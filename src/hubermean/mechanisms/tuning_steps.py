@@ -34,7 +34,6 @@ from hubermean.tuning import (
 )
 from hubermean.user_table import HeldMeans, IntArray, PrivateTable, UserTable
 
-Floats = NDArray[np.float64]
 Number = TypeVar("Number", bound=np.generic)
 
 

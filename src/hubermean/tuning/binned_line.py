@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hubermean.exact.sums import USERS_AT_A_TIME
 from hubermean.tuning.line import HeldLine, IntArray, OwnLine, Places, Sketch, Survey, joint_survey, shares_of
 
 MANY_USERS = 2**15
 _BINS = 2**16
-_BLOCK = 2**17
 _SAMPLE = 2**10
 _TAIL = 4  # of the sample: users further out share the outermost bins
 _EXACT_IN_FLOATS = 2**53
@@ -55,8 +55,8 @@ class HeldUsers:
         return int(self.weights.max(initial=0))
 
     def blocks(self) -> Iterator[tuple[Places, IntArray]]:
-        for start in range(0, len(self), _BLOCK):
-            yield self.places[start : start + _BLOCK], self.weights[start : start + _BLOCK]
+        for start in range(0, len(self), USERS_AT_A_TIME):
+            yield self.places[start : start + USERS_AT_A_TIME], self.weights[start : start + USERS_AT_A_TIME]
 
     def some(self, users: IntArray) -> tuple[Places, IntArray]:
         return self.places[users], self.weights[users]
@@ -166,8 +166,8 @@ class _Opened:
         opened = np.zeros(_BINS, dtype=bool)
         opened[bins] = True
         found = [
-            np.flatnonzero(opened[of._bins[start : start + _BLOCK]]) + start
-            for start in range(0, len(of._bins), _BLOCK)
+            np.flatnonzero(opened[of._bins[start : start + USERS_AT_A_TIME]]) + start
+            for start in range(0, len(of._bins), USERS_AT_A_TIME)
         ]
         self.line = HeldLine(*of._users.some(np.concatenate(found)))
         closed = np.where(opened, 0, np.diff(of._before_bin))
