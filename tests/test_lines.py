@@ -195,14 +195,16 @@ def released(mechanism: Mechanism, table: UserTable, per: str) -> tuple[Any, ...
         (TunedCount(), "record"),
     ],
 )
+@pytest.mark.parametrize("unusable", [0, 1])
 def test_threads_change_nothing_that_is_released(
-    mechanism: Mechanism, per: str, monkeypatch: pytest.MonkeyPatch
+    mechanism: Mechanism, per: str, unusable: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(9)
     means = rng.normal(size=3 * MANY_USERS) * 4.0
     means[::7_000] = 7.9e12  # with many records such sums go beyond 64 bits
-    records = rng.poisson(15, len(means))
+    records = rng.poisson(15, len(means)) + 1
     records[::7_000] = 2**30
+    records[: 500 * unusable : 5] = 0  # they stand nowhere
     held = UserTable.from_means(means, records)
     summed = held.taken(rng.permutation(len(means)))
     alone = [released(mechanism, table, per) for table in (held, summed)]
