@@ -30,6 +30,7 @@ class PartedTable:
     passes: int = 0
     largest_answer: int = 0
     largest_question: int = 0
+    held_up_to: int | None = 0
 
     @classmethod
     def of(cls, table: UserTable, number: int, rng: Generator) -> PartedTable:

@@ -23,7 +23,10 @@ import hubermean as hm
 from hubermean import api
 from hubermean.ingest import user_table
 from hubermean.ingest.spark_table import SparkTable
+from hubermean.mechanisms import PublicFacts
 from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.relations import Neighbors
+from hubermean.user_table import UserTable
 from spark_cluster import running_cluster
 from spark_on_cluster import totals
 from spark_sessions import HARD_FLOATS, in_spark
@@ -134,6 +137,43 @@ def test_other_mechanisms_work_on_the_executors_too(
     release = hm.mean(frame, user="u", value="v", epsilon=2.0, delta=1e-6, per="user", **known)
     assert release.value == pytest.approx(43.0, abs=2.0)
     assert 1 <= len(passes) <= 12
+
+
+@pytest.mark.parametrize("neighbors", ["replace-user", "add-remove"])
+def test_twelve_passes_are_enough_for_several_columns_whatever_the_data(
+    spark: Any, passes: list[Any], neighbors: str
+) -> None:
+    """Proved for so many users (proofs/tested.md, Lemma 5); a loss that is nearly flat would take more."""
+    ask: dict[str, Any] = {"user": "u", "value": ["a", "b"], "per": "user", "neighbors": neighbors}
+    ask |= {"epsilon": 1.0, "delta": 1e-6, "mechanism": "tested", "threshold": 1.0, "radius": 1e4}
+    columns = "id AS u, {} + 0.1D * sin(id) AS a, 0.1D * cos(id) AS b"
+    together = spark.range(150_000).selectExpr(*columns.format("7D").split(", "))
+    release = hm.mean(together, **ask)
+    assert release.values == pytest.approx((7.0, 0.0), abs=1e-2)
+    assert release.parameters["distance_tested"] == pytest.approx(0.75, abs=0.02)
+    assert 1 <= len(passes) <= 12
+    passes.clear()
+    apart = spark.range(150_001).selectExpr(*columns.format("1000D * (id % 2)").split(", "))
+    with pytest.raises(hm.NotReleased, match="well within the threshold"):
+        hm.mean(apart, **ask)
+    assert 1 <= len(passes) <= 12
+
+
+def test_what_is_public_of_users_does_not_tell_where_they_are(spark: Any) -> None:
+    """One user more or less may decide whether they come to the driver, and must not decide the law."""
+    spark.conf.set("spark.hubermean.driverUsers", "3")
+    try:
+        tables = [
+            user_table(
+                spark.range(number).selectExpr("id AS u", "1.5D AS v"), user="u", value="v", records=False
+            )
+            for number in (3, 4)
+        ]
+    finally:
+        spark.conf.unset("spark.hubermean.driverUsers")
+    assert [type(table) for table in tables] == [UserTable, SparkTable]
+    assert PublicFacts.of(tables[0], Neighbors.ADD_REMOVE) == PublicFacts.of(tables[1], Neighbors.ADD_REMOVE)
+    assert [table.held_up_to for table in tables] == [3, 3]
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])

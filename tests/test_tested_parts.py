@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hubermean.location.blocks import SLACK, UNIT, gradient_error
-from hubermean.location.sections import MOST_PASSES
+from hubermean.location.rounds import MOST_PASSES
+from hubermean.location.sections import MOST_PASSES as MOST_SECTIONS
 from hubermean.location.sums import added_up
 from hubermean.mechanisms import Known, PublicFacts, Request, Smooth
 from hubermean.mechanisms.auto import Auto
@@ -24,8 +25,8 @@ from smooth_pairs import FAMILIES, World, neighbours, random_world
 from tested_pairs import AIMED, SETTINGS, aimed_world, check_pair, least_setup, prepare, side, thrown
 
 Array = NDArray[np.float64]
-# One pass for the sample, those of the bracket, one for the depths.
-MOST_IN_ONE_COLUMN = 1 + MOST_PASSES + 1
+# One pass for the start, those of the bracket, one for the depths.
+MOST_IN_ONE_COLUMN = 1 + MOST_SECTIONS + 1
 
 KINDS = (
     "round",
@@ -142,19 +143,22 @@ def test_in_several_columns_the_centre_is_certified(kind: str, d: int, n_parts: 
         how = reading(d, cap=cap)
         users = parted(table_of(kind, rng, 400, d), n_parts)
         found = locate(users, how)
-        assert_certified(found, users.whole, how)
+        assert users.passes <= 1 + MOST_PASSES <= 11
+        assert_certified(found.searched_to_the_end(), users.whole, how)
         # Measured, not proved: some dozen where the loss is nearly flat.
         assert users.passes <= (6 if kind in ("round", "tied", "nearly tied", "beyond the ball") else 40)
 
 
-def test_a_sample_that_misleads_costs_passes_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one user for a sample the start may be anyone's mean."""
-    monkeypatch.setattr("hubermean.mechanisms.spread_users.sample_size", lambda dimension: 1)
+def test_a_start_that_misleads_costs_passes_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "hubermean.mechanisms.spread_users.centre_of_parts",
+        lambda centres, weights, threshold: 1e3 * threshold + centres[0],
+    )
     rng = np.random.default_rng(3)
     for kind in KINDS:
         for d in (1, 2):
             how, users = reading(d), parted(table_of(kind, rng, 300, d), 2)
-            assert_certified(locate(users, how), users.whole, how)
+            assert_certified(locate(users, how).searched_to_the_end(), users.whole, how)
             assert d > 1 or users.passes <= MOST_IN_ONE_COLUMN - 1
 
 
@@ -162,7 +166,7 @@ def test_rows_too_long_for_a_matrix_of_curvature_are_certified() -> None:
     rng = np.random.default_rng(0)
     for kind in ("round", "most outside", "two clusters, one user ahead"):
         how, users = reading(200), parted(table_of(kind, rng, 150, 200), 3)
-        assert_certified(locate(users, how), users.whole, how)
+        assert_certified(locate(users, how).searched_to_the_end(), users.whole, how)
 
 
 @pytest.mark.parametrize("d", [1, 3])

@@ -183,7 +183,13 @@ def test_the_parameters_say_what_was_measured(per: str, neighbors: str) -> None:
     means, counts = np.random.default_rng(1).normal(size=(3000, 2)) * 0.1, np.full(3000, 2)
     arguments = USUAL | {"per": per, "neighbors": neighbors, "record_cap": 3 if per == "record" else None}
     release = hm.mean_of_user_means(means, counts, **arguments)
-    shown = set(release.parameters) - {"threshold", "radius", "share_within_threshold", "margin_of_test"}
+    shown = set(release.parameters) - {
+        "threshold",
+        "radius",
+        "share_within_threshold",
+        "margin_of_test",
+        "distance_tested",
+    }
     expected = {"noise", "noise_stddev"}
     if per == "record":
         expected |= {"record_cap"}

@@ -41,6 +41,10 @@ class PrivateTable(Protocol):
     @property
     def limits(self) -> tuple[Fraction, ...]: ...
 
+    @property
+    def held_up_to(self) -> int | None:
+        """How many users at most would be on one machine, were there so many: public. None if all, however many."""
+
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         """One pass over all users, part by part: what `look` makes of each part, which must be small.
 
@@ -62,6 +66,7 @@ class UserTable:
         sums: per column, each user's exact sum over its usable records; made when asked for where means are held.
         counts: each user's number of usable records (all of its values present and finite), shape (n,).
         records: each user's number of records, usable or not; what is public under `replace-values`.
+        held_up_to: see `PrivateTable`; the same for every table of the same origin, on one machine or not.
 
     A user whose records are all unusable stays in the table with a count of zero. The order of users means
     nothing. The representation shows no number, so that a table in a log or a traceback tells nothing.
@@ -71,6 +76,7 @@ class UserTable:
     sums: Sequence[ExactSums]
     counts: IntArray
     records: IntArray
+    held_up_to: int | None = None
 
     def __post_init__(self) -> None:
         self.counts.flags.writeable = False

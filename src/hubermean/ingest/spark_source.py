@@ -49,9 +49,10 @@ class SparkSource:
     def _users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
         _, keys = _renamed(self._roles.users, "user")
         grouped, n_users = self._held(keys, values, records=records)
-        table = SparkTable(grouped, values, n_users)
         # Counts of records are asked for where they are public, and then needed here.
-        if records or n_users <= _driver_users(grouped.sparkSession, values):
+        most = None if records else _driver_users(grouped.sparkSession, values)
+        table = SparkTable(grouped, values, n_users, held_up_to=most)
+        if most is None or n_users <= most:
             try:
                 return table.collected()
             finally:  # an error that is kept keeps the table

@@ -6,6 +6,7 @@ import contextlib
 import pickle
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -31,10 +32,13 @@ class SparkTable:
     executors; one that is lost with a worker is made anew, of the same integers.
     """
 
-    def __init__(self, grouped: DataFrame, values: Sequence[ValueColumn], n_users: int) -> None:
+    def __init__(
+        self, grouped: DataFrame, values: Sequence[ValueColumn], n_users: int, *, held_up_to: int | None
+    ) -> None:
         self.columns = tuple(value.name for value in values)
         self.limits = tuple(value.encoding.limit for value in values)
         self.n_users = n_users
+        self.held_up_to = held_up_to
         self._grouped = grouped
         self._values = tuple(values)
         weakref.finalize(self, let_go, grouped)
@@ -53,7 +57,8 @@ class SparkTable:
         def together() -> UserTable:
             with quiet():
                 names = [name for name in self._grouped.columns if not name.startswith(("user_", "group_"))]
-                return read_user_table(self._grouped.select(*names).toArrow(), self._values)
+                table = read_user_table(self._grouped.select(*names).toArrow(), self._values)
+                return replace(table, held_up_to=self.held_up_to)
 
         return quietly(together, _TOO_MANY, foreign=True)
 

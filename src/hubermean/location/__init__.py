@@ -3,7 +3,7 @@
 from hubermean.location.blocks import attainable_gradient
 from hubermean.location.huber import HuberLocation, SmallGradient, huber_location, small_gradient
 from hubermean.location.integer import IntegerHuberLocation, integer_gradient, integer_huber_location
-from hubermean.location.rounds import Crowd, small_gradient_in_rounds
+from hubermean.location.rounds import Crowd, Search
 from hubermean.location.rows import Rows
 from hubermean.location.sections import gradients_at, small_gradient_by_sections
 
@@ -12,6 +12,7 @@ __all__ = [
     "HuberLocation",
     "IntegerHuberLocation",
     "Rows",
+    "Search",
     "SmallGradient",
     "attainable_gradient",
     "gradients_at",
@@ -20,5 +21,4 @@ __all__ = [
     "integer_huber_location",
     "small_gradient",
     "small_gradient_by_sections",
-    "small_gradient_in_rounds",
 ]

@@ -3,7 +3,9 @@
 Where users are spread over many machines a pass over them costs far more than arithmetic. So each round looks from
 several places along the proposed direction, in one pass, and takes the best of those that a step may end at. The step
 that cannot fail is among them, so that every round is a step and the argument by which the iteration ends is that of
-one machine (proofs/huber-location.md, 2.4 and 2.6). One column has a method of its own (`sections`).
+one machine (proofs/huber-location.md, 2.4 and 2.6). So is a step that is sure to be good where most users hold the
+centre, which bounds the number of rounds there (proofs/tested.md, Lemma 5). One column has a method of its own
+(`sections`).
 """
 
 from __future__ import annotations
@@ -17,10 +19,28 @@ import numpy as np
 
 from hubermean.location.blocks import length
 from hubermean.location.direction import Directions
-from hubermean.location.huber import SmallGradient, decreases
+from hubermean.location.huber import SmallGradient, decreases, small_gradient
 from hubermean.location.rows import Floats
 from hubermean.location.sweep import Sweep
 
+HELD_SHARE = 0.89
+"""A centre is held if users of this share of the weight lie within three quarters of the threshold around it."""
+
+HELD_WITHIN = 0.75
+"""In thresholds. The rest, a quarter, is a ball around the centre on which all of these users stay quadratic."""
+
+MOST_PASSES = 10
+"""So many passes of a search find a centre that is held; the one that looks for a start comes before them
+(proofs/tested.md, Lemma 5)."""
+
+# In thresholds. The first makes the centre of parts as robust as a median, yet a mean where parts agree; it is then
+# less than 1.44 away from a centre that is held, and those who hold that are within the second of it (Lemma 5).
+_PARTS_WITHIN, _WIDE, _NEAR = 0.125, 2.2, 0.2
+PART_TOLERANCE = 2.0**-16
+"""Gradient per unit of weight, in thresholds: what a centre that helps to find another is good for."""
+
+# In units of the weight, half way between the least and the largest curvature where the centre is held.
+_EVEN = 0.5 * (1.0 + HELD_SHARE)
 _SECTIONS = 32  # into which what is left of a line is cut
 # So many numbers, about, a part may return; but one place alone is too few. Where all goes well few are enough.
 _ANSWER_ELEMENTS, _FEWEST_PLACES = 2**15, 4
@@ -32,33 +52,107 @@ class Crowd(Protocol):
     @property
     def total_weight(self) -> float: ...
 
-    def sweeps(self, centres: Sequence[Floats], *, hessian: bool) -> list[Sweep]:
-        """What is seen from each of the places, in one pass."""
+    @property
+    def threshold(self) -> float: ...
+
+    def sweeps(
+        self, centres: Sequence[Floats], *, hessian: bool, widths: Sequence[float] | None = None
+    ) -> list[Sweep]:
+        """What is seen from each of the places, in one pass; `widths`, one a place, multiply the threshold there."""
 
 
-def small_gradient_in_rounds(crowd: Crowd, start: Floats, *, tolerance: float) -> SmallGradient:
-    """A point of small gradient, from `start` on; several columns.
+def centre_of_parts(centres: Floats, weights: Floats, *, threshold: float) -> Floats:
+    """A start, from where parts of the users have their centres: near one that is held, however users were parted."""
+    narrow = _PARTS_WITHIN * threshold
+    tolerance = PART_TOLERANCE * narrow * float(weights.sum())
+    return small_gradient(centres, weights=weights, thresholds=narrow, tolerance=tolerance).point
+
+
+class Search:
+    """The search for a point of small gradient; several columns.
 
     *Formal guarantees*
-    - It ends for every data set, with norm_bound <= max(tolerance, 5/4 floor), as `small_gradient` does (2.6).
-    - One pass a round, and one for the start. How few rounds there are is measured, not proved.
+    - `go_on` without a number ends for every data set, with norm_bound <= max(tolerance, 5/4 floor), as
+      `small_gradient` does (proofs/huber-location.md, 2.6).
+    - From the centre of parts on, MOST_PASSES passes are enough wherever the centre is held (proofs/tested.md,
+      Lemma 5). How few there are elsewhere is measured, not proved.
     """
-    directions = Directions(start.size)
-    (here,) = crowd.sweeps([start], hessian=directions.uses_hessian)
-    record, rest, fast = here.norm, None, True
-    while here.norm_bound > tolerance and here.norm > here.floor:
-        if fast:  # the next direction will do as well
-            lines = [_proposed(directions, here, _FEWEST_PLACES)]
+
+    def __init__(self, crowd: Crowd, start: Floats, *, tolerance: float) -> None:
+        """In one pass, or two where the start is poor."""
+        self._crowd = crowd
+        self._tolerance = tolerance
+        self._directions = Directions(start.size)
+        hessian = self._directions.uses_hessian
+        self._here, wide = crowd.sweeps([start, start], hessian=hessian, widths=[1.0, _WIDE])
+        self.passes = 1
+        # With a gradient below that, a centre that is held is near. Else a step with so wide a threshold that all who
+        # hold the centre count as in a mean leads there.
+        if self._here.norm > _NEAR * crowd.threshold * crowd.total_weight:
+            place = start - wide.gradient / (HELD_SHARE * crowd.total_weight)
+            (there,) = crowd.sweeps([place], hessian=hessian)
+            self._here = min(self._here, there, key=lambda one: one.norm)
+            self.passes += 1
+        self._record = self._here.norm
+        self._rest: _Line | None = None
+        self._fast = True
+
+    @property
+    def found(self) -> SmallGradient:
+        """Where the search is."""
+        return SmallGradient(point=self._here.centre, norm_bound=self._here.norm_bound)
+
+    @property
+    def is_over(self) -> bool:
+        return self._here.norm_bound <= self._tolerance or self._here.norm <= self._here.floor
+
+    def go_on(self, passes: int | None = None) -> None:
+        """Until it is over, or that many passes were made in all."""
+        while not self.is_over and (passes is None or self.passes < passes):
+            self._round()
+
+    def _round(self) -> None:
+        """One pass, and a step to where it showed to be best.
+
+        A step may end where the loss is certain to be less, or where the gradient is half the smallest so far. If
+        there is such a gradient, the smallest is taken.
+        """
+        here, lines = self._here, self._lines()
+        places = [place for line in lines for place in line.places(here.centre)]
+        # The majoriser's minimiser, which decreases the loss by itself (proof 2.3), and the step that is sure to be
+        # good where the centre is held.
+        places.append(here.centre - here.gradient / here.pull)
+        places.append(here.centre - here.gradient / (_EVEN * self._crowd.total_weight))
+        seen = self._crowd.sweeps(places, hessian=self._directions.uses_hessian)
+        self.passes += 1
+        smallest = min(seen, key=lambda one: one.norm)
+        if smallest.norm <= 0.5 * self._record:
+            there, self._rest, self._record = smallest, None, smallest.norm
         else:
-            most = _places_each(directions, start.size, 1 if rest is None else 2)
-            lines = [_proposed(directions, here, most), *([] if rest is None else [rest.cut(most)])]
-        there, rest = _round(crowd, directions, here, record, lines)
-        fast = there.norm <= 0.25 * here.norm
-        directions.learn(here, there)
-        if there.norm <= 0.5 * record:
-            record = there.norm
-        here = there
-    return SmallGradient(point=here.centre, norm_bound=here.norm_bound)
+            there, self._rest = self._downhill(lines, seen)
+        self._fast = there.norm <= 0.25 * here.norm
+        self._directions.learn(here, there)
+        self._here = there
+
+    def _lines(self) -> list[_Line]:
+        """Along which to look next."""
+        directions, here, rest = self._directions, self._here, self._rest
+        if self._fast:  # the next direction will do as well
+            return [_proposed(directions, here, _FEWEST_PLACES)]
+        most = _places_each(directions, here.centre.size, 1 if rest is None else 2)
+        return [_proposed(directions, here, most), *([] if rest is None else [rest.cut(most)])]
+
+    def _downhill(self, lines: Sequence[_Line], seen: Sequence[Sweep]) -> tuple[Sweep, _Line | None]:
+        """The end of a step with the least loss, and what is left to search of its line."""
+        best: tuple[Sweep, _Line | None] = (seen[-2], None)
+        least = math.inf
+        for line in lines:
+            mine, seen = seen[: line.steps.size], seen[line.steps.size :]
+            for position, loss in enumerate(line.losses(self._here, mine).tolist()):
+                end = mine[position]
+                if loss < least and decreases(self._here, end, total_weight=self._crowd.total_weight):
+                    best, least = (end, line.rest(self._here, mine, position)), loss
+        return best
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -92,29 +186,6 @@ class _Line:
         """The line up to its last place, cut into equal sections."""
         sections = min(most + 1, _SECTIONS)
         return _Line(direction=self.direction, steps=np.arange(1, sections) / sections * self.steps[-1])
-
-
-def _round(
-    crowd: Crowd, directions: Directions, here: Sweep, record: float, lines: Sequence[_Line]
-) -> tuple[Sweep, _Line | None]:
-    """The best end of a step, from one pass, and what is left to search of its line.
-
-    A step may end where the loss is certain to be less, or where the gradient is half the smallest so far.
-    """
-    # Last the majoriser's minimiser, which decreases the loss by itself (proof 2.3).
-    places = [place for line in lines for place in line.places(here.centre)]
-    seen = crowd.sweeps([*places, here.centre - here.gradient / here.pull], hessian=directions.uses_hessian)
-    best: tuple[Sweep, _Line | None] = (seen[-1], None)
-    least = math.inf
-    for line in lines:
-        mine, seen = seen[: line.steps.size], seen[line.steps.size :]
-        for position, loss in enumerate(line.losses(here, mine).tolist()):
-            end = mine[position]
-            if loss < least and (
-                end.norm <= 0.5 * record or decreases(here, end, total_weight=crowd.total_weight)
-            ):
-                best, least = (end, line.rest(here, mine, position)), loss
-    return best
 
 
 def _places_each(directions: Directions, size: int, lines: int) -> int:

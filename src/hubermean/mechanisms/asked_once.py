@@ -36,6 +36,10 @@ class AskedOnce:
     def limits(self) -> tuple[Fraction, ...]:
         return self._table.limits
 
+    @property
+    def held_up_to(self) -> int | None:
+        return self._table.held_up_to
+
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         asked = pickle.dumps(look)
         if asked not in self._answers:

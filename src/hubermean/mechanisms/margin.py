@@ -1,7 +1,9 @@
 """The margin of a data set, and the plan of a test for it: how much curvature, which step, which noise.
 
 kappa(D) counts how many users may change before the certificate of the centre's stability is lost: the largest j for
-which users of total weight rho + j w lie at least j steps deep inside their threshold. Proof: proofs/tested.md.
+which users of total weight rho + j w lie at least j steps deep inside their threshold, beyond a reserve. The reserve is
+what makes sure that a search in few passes finds the centre of all data with a margin, and of their neighbours; there
+is one where users may be on many machines, for public numbers say so. Proof: proofs/tested.md.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from hubermean.errors import InputError
+from hubermean.location.rounds import HELD_SHARE, HELD_WITHIN
 from hubermean.mechanisms.geometry import UP, DeepWeight, Geometry, Located
 from hubermean.noise import LARGEST_SCALE
 from hubermean.privacy import GatedNoise, gated_noise
@@ -22,6 +25,10 @@ from hubermean.privacy import GatedNoise, gated_noise
 _RESERVES = (0.003, 0.01, 0.02, 0.04, 0.07, 0.12, 0.2, 0.35)
 _DEEPEST = 0.9  # the margin may reach so far into the threshold
 _GRID_BITS = 44  # the noise is about 2^44 grid units wide
+# A reserve takes so many users of full weight, and a solver's error, in thresholds, of at most this: then neither moves
+# the centre by much (Lemma 5).
+_USERS_WITH_RESERVE = 2**17
+_RATE_WITH_RESERVE = 2.0**-20
 MOST_USERS = 2**40  # a hundred times as many as there are people
 
 
@@ -41,6 +48,7 @@ class MarginPlan:
         curvature: rho, the total weight of users that must hold the centre.
         step: the most by which the computed centre moves between neighbours if either has a margin, plus the error of
             a computed depth.
+        reserve: users count from this depth on; 0 where they are on one machine for sure.
         gradient_cap: the largest certified gradient that the plan allows for.
         weight_cap: w, the largest weight of a user.
         test: the chances to pass, and what its noise hides.
@@ -50,6 +58,7 @@ class MarginPlan:
 
     curvature: int
     step: float
+    reserve: float
     gradient_cap: float
     weight_cap: int
     test: GatedNoise
@@ -59,6 +68,11 @@ class MarginPlan:
     @property
     def noise_stddev(self) -> float:
         return self.sigma * 2.0**self.exponent
+
+    @property
+    def depth(self) -> float:
+        """How deep users must lie for the test to be passed for sure."""
+        return self.reserve + self.test.margin * self.step
 
     @classmethod
     def best(
@@ -71,19 +85,31 @@ class MarginPlan:
         share: float,
         epsilon: float,
         delta: float,
+        held_up_to: int | None = None,
     ) -> MarginPlan | None:
         """The plan of least noise; None where the weight is too small for any.
 
         A deep margin asks for users far inside their threshold, hence for a wider threshold: the noise is compared
         as it would be for a threshold widened by as much.
         """
-        plans = []
-        for test in _tests(epsilon, delta, geometry.dimension):
-            plan = cls._of_test(test, geometry, weight, weight_cap=weight_cap, factor=factor, share=share)
-            if plan is not None:
-                depth = test.margin * plan.step / geometry.threshold
-                plans.append((plan.noise_stddev / (1.0 - depth), plan))
-        return min(plans, key=lambda rated: rated[0])[1] if plans else None
+        spread = held_up_to is not None and weight.high > held_up_to
+        for reserve in _reserves(geometry, weight, weight_cap) if spread else (0.0,):
+            plans = []
+            for test in _tests(epsilon, delta, geometry.dimension):
+                plan = cls._of_test(
+                    test,
+                    geometry,
+                    weight,
+                    weight_cap=weight_cap,
+                    factor=factor,
+                    share=share,
+                    reserve=reserve,
+                )
+                if plan is not None:
+                    plans.append((plan.noise_stddev / (1.0 - plan.depth / geometry.threshold), plan))
+            if plans:
+                return min(plans, key=lambda rated: rated[0])[1]
+        return None
 
     @classmethod
     def _of_test(
@@ -95,15 +121,19 @@ class MarginPlan:
         weight_cap: int,
         factor: float,
         share: float,
+        reserve: float = 0.0,
     ) -> MarginPlan | None:
         curvature = math.floor(share * weight.low - test.margin * weight_cap)
         if curvature < 1:
             return None
-        gradient_cap = geometry.gradient_rate * (weight.high + test.margin * weight_cap) * UP
+        heaviest = weight.high + test.margin * weight_cap
+        if reserve and curvature < HELD_SHARE * heaviest * UP:
+            return None
+        gradient_cap = geometry.gradient_rate * heaviest * UP
         # Lemma 1: the pull of a changed user and both solvers' errors, against the curvature that is left.
         shift = (factor * weight_cap * geometry.threshold + 2.0 * gradient_cap) / curvature * UP
         step = (shift + geometry.depth_step) * UP
-        if test.margin * step > _DEEPEST * geometry.threshold:
+        if reserve + test.margin * step > _DEEPEST * geometry.threshold:
             return None
         exponent = math.frexp(shift / test.alpha)[1] - _GRID_BITS
         # Both answers are rounded to the grid, by half a unit per coordinate (Lemma 2).
@@ -114,6 +144,7 @@ class MarginPlan:
         return cls(
             curvature=curvature,
             step=step,
+            reserve=reserve,
             gradient_cap=gradient_cap,
             weight_cap=weight_cap,
             test=test,
@@ -123,7 +154,8 @@ class MarginPlan:
 
     def position(self, located: Located) -> list[int]:
         """The centre in grid units."""
-        return [int(place) for place in np.rint(located.centre / 2.0**self.exponent)]
+        centre = self._searched(located).centre
+        return [int(place) for place in np.rint(centre / 2.0**self.exponent)]
 
     def margin(self, located: Located, geometry: Geometry) -> int:
         """kappa(D), counted up to the margin from which on the test is passed for sure.
@@ -132,9 +164,12 @@ class MarginPlan:
         - |kappa(D) - kappa(D')| <= 1;
         - if either is at least 1, the computed centres are at most `step` - `depth_step` apart.
         """
+        located = self._searched(located)
         if not located.certified:
             return 0
-        deep = located.at_depths(np.array([changes * self.step for changes in range(self.test.margin + 1)]))
+        deep = located.at_depths(
+            np.array([self._depth_after(changes) for changes in range(self.test.margin + 1)])
+        )
         low, high = 0, self.test.margin
         for _ in range(
             self.test.margin.bit_length()
@@ -146,11 +181,32 @@ class MarginPlan:
                 high = max(middle - 1, low)
         return low
 
+    def _searched(self, located: Located) -> Located:
+        """What may be told of users that were searched for: with a reserve, those not found in time have no margin.
+
+        Without one they may have, and must be searched for to the end (Lemma 5).
+        """
+        return located if self.reserve else located.searched_to_the_end()
+
+    def _depth_after(self, changes: int) -> float:
+        """How deep users must lie to hold the centre after so many changes."""
+        return self.reserve + changes * self.step
+
     def _holds(self, changes: int, deep: DeepWeight, geometry: Geometry) -> bool:
         """Whether the certificate survives so many changes; monotone, so that bisection finds the last."""
         extra = changes * self.weight_cap
         solved = geometry.gradient_rate * float(deep.total_weight + extra) <= self.gradient_cap
-        return solved and deep.weight_beyond(changes * self.step) >= self.curvature + extra
+        return solved and deep.weight_beyond(self._depth_after(changes)) >= self.curvature + extra
+
+
+def _reserves(geometry: Geometry, weight: TotalWeight, weight_cap: int) -> tuple[float, ...]:
+    """What to try for a reserve, the best first. In one column a search is short without (proofs/huber-location.md,
+    2.7)."""
+    few = weight.low < _USERS_WITH_RESERVE * weight_cap
+    coarse = geometry.gradient_rate > _RATE_WITH_RESERVE * geometry.threshold
+    if geometry.dimension == 1 or few or coarse:
+        return (0.0,)
+    return ((1.0 - HELD_WITHIN) * geometry.threshold, 0.0)
 
 
 @lru_cache(maxsize=64)

@@ -113,12 +113,14 @@ class PublicFacts:
 
     `n_users` is None under `add-remove`; `record_counts` is None unless counts are public. `planned_users` stands in
     for a private number of users where something is tuned or predicted: a public guess, never the true number.
+    `held_up_to` says from how many users on they are not on one machine; None if they always are.
     """
 
     columns: tuple[Column, ...]
     n_users: int | None
     record_counts: IntArray | None
     planned_users: int = PLANNED_USERS
+    held_up_to: int | None = None
 
     @classmethod
     def of(cls, table: PrivateTable, neighbors: Neighbors) -> PublicFacts:
@@ -136,6 +138,7 @@ class PublicFacts:
             record_counts=table.records
             if neighbors.counts_are_public and isinstance(table, UserTable)
             else None,
+            held_up_to=table.held_up_to,
         )
 
 

@@ -8,29 +8,20 @@ is the same wherever it is (proofs/smooth.md, Lemma 1). Proof: proofs/tested.md,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hubermean.location import (
-    Rows,
-    gradients_at,
-    small_gradient,
-    small_gradient_by_sections,
-    small_gradient_in_rounds,
-)
+from hubermean.location import Rows, Search, gradients_at, small_gradient, small_gradient_by_sections
 from hubermean.location.blocks import SLACK, Problem, gradient_error
-from hubermean.location.huber import SmallGradient, sample_size
+from hubermean.location.huber import SmallGradient
+from hubermean.location.rounds import MOST_PASSES, PART_TOLERANCE, centre_of_parts
 from hubermean.location.sums import added_up
 from hubermean.location.sweep import Sums, Sweep
 from hubermean.mechanisms.certified_bounds import Floats, Integers
 from hubermean.mechanisms.geometry import DeepWeight, Geometry, Located
 from hubermean.mechanisms.protocol import Request
 from hubermean.user_table import PrivateTable, UserTable
-
-_START_TOLERANCE = (
-    2.0**-20
-)  # gradient per unit of weight, in thresholds: a start need not be better than its sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,80 +40,95 @@ def locate(table: PrivateTable, reading: AsPoints) -> Located:
     """The centre of the users, on this machine if they are held here, else in passes over their parts.
 
     *Formal guarantees* (proofs/tested.md, "Users in parts")
-    - The gradient at the centre is at most `Geometry.gradient_rate` times the total weight, for every table.
-    - In one column at most 9 passes over parts are made, and one more for the depths.
+    - Where it is certified, the gradient at the centre is at most `Geometry.gradient_rate` times the total weight.
+    - At most 11 passes over parts are made, and one more for the depths.
+    - In one column the centre is certified for every table. In several columns it is for every table whose centre
+      is held, and for all neighbours of such a table (Lemma 5); others may need `searched_to_the_end`.
     """
     if isinstance(table, UserTable):
         return reading.geometry.locate(*reading.users(table))
     users = SpreadUsers.counted(table, reading)
-    gradient = reading.geometry.gradient_rate * users.weight
-    found = users.small_gradient(gradient) if users.n_users else None
-    return SpreadLocated(
-        centre=np.zeros(reading.geometry.dimension) if found is None else found.point,
-        total_weight=users.weight,
-        certified=found is not None and found.norm_bound <= gradient,
-        table=table,
-        reading=reading,
-    )
+    if not users.n_users:
+        return SpreadLocated(centre=users.start, total_weight=0, certified=False, users=users, search=None)
+    if reading.geometry.dimension == 1:
+        return users.located(users.small_gradient())
+    search = Search(users, users.start, tolerance=users.tolerance)
+    search.go_on(MOST_PASSES)
+    return users.located(search.found, search)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SpreadUsers:
-    """Users in parts, of whom it is known how many have a usable record, what they weigh, and a sample; private."""
+    """Users in parts, of whom it is known how many have a usable record, what they weigh, and about where they are;
+    private."""
 
     table: PrivateTable
     reading: AsPoints
     n_users: int
     weight: int
-    sample: Floats
-    masses: Floats
+    start: Floats
 
     @classmethod
     def counted(cls, table: PrivateTable, reading: AsPoints) -> SpreadUsers:
         """In one pass."""
-        every = max(1, -(-table.n_users // sample_size(reading.geometry.dimension)))
-        answers = table.each_part(_Sample(reading=reading, every=every))
+        answers = [answer for answer in table.each_part(_Count(reading=reading)) if answer.n_users]
+        geometry = reading.geometry
+        start = np.zeros(geometry.dimension)
+        if answers:
+            start = centre_of_parts(
+                np.array([answer.centre for answer in answers]),
+                np.array([answer.weight for answer in answers], dtype=np.float64),
+                threshold=geometry.threshold,
+            )
         return cls(
             table=table,
             reading=reading,
             n_users=sum(answer.n_users for answer in answers),
             weight=sum(answer.weight for answer in answers),
-            sample=np.concatenate(
-                [np.empty((0, reading.geometry.dimension)), *(one.rows for one in answers)]
-            ),
-            masses=np.concatenate([np.empty(0), *(one.masses for one in answers)]),
+            start=start,
         )
 
     @property
     def total_weight(self) -> float:
         return float(self.weight)
 
-    def small_gradient(self, tolerance: float) -> SmallGradient:
-        """From the centre of the sample on."""
-        geometry = self.reading.geometry
-        start = small_gradient(
-            self.sample,
-            weights=self.masses,
-            thresholds=geometry.threshold,
-            tolerance=_START_TOLERANCE * geometry.threshold * self.total_weight,
-        ).point
-        if geometry.dimension > 1:
-            return small_gradient_in_rounds(self, start, tolerance=tolerance)
+    @property
+    def threshold(self) -> float:
+        return self.reading.geometry.threshold
+
+    @property
+    def tolerance(self) -> float:
+        return self.reading.geometry.gradient_rate * self.weight
+
+    def small_gradient(self) -> SmallGradient:
+        """In one column, from the start on."""
         return small_gradient_by_sections(
             self.gradients,
-            reach=SLACK * geometry.clamp,
-            guess=float(start[0]),
-            error=gradient_error(self.n_users, 1, SLACK * geometry.threshold * self.total_weight),
-            tolerance=tolerance,
+            reach=SLACK * self.reading.geometry.clamp,
+            guess=float(self.start[0]),
+            error=gradient_error(self.n_users, 1, SLACK * self.threshold * self.total_weight),
+            tolerance=self.tolerance,
+        )
+
+    def located(self, found: SmallGradient, search: Search | None = None) -> SpreadLocated:
+        return SpreadLocated(
+            centre=found.point,
+            total_weight=self.weight,
+            certified=found.norm_bound <= self.tolerance,
+            users=self,
+            search=search,
         )
 
     def gradients(self, places: Floats) -> Floats:
         """At several places of one column, in one pass."""
         return added_up(self.table.each_part(_Gradients(reading=self.reading, places=places)))
 
-    def sweeps(self, centres: Sequence[Floats], *, hessian: bool) -> list[Sweep]:
+    def sweeps(
+        self, centres: Sequence[Floats], *, hessian: bool, widths: Sequence[float] | None = None
+    ) -> list[Sweep]:
         """From several places, in one pass."""
-        look = _Sweeps(reading=self.reading, centres=tuple(centres), hessian=hessian)
+        widths = [1.0] * len(centres) if widths is None else widths
+        look = _Sweeps(reading=self.reading, places=tuple(zip(centres, widths, strict=True)), hessian=hessian)
         answers = self.table.each_part(look)
         return [
             Sweep.of(
@@ -137,14 +143,20 @@ class SpreadUsers:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SpreadLocated(Located):
-    """Users in parts: their depths are looked up where they are."""
+    """Users in parts: their depths are looked up where they are. `search` is what found them, in several columns."""
 
-    table: PrivateTable = field(repr=False)
-    reading: AsPoints = field(repr=False)
+    users: SpreadUsers = field(repr=False)
+    search: Search | None = field(repr=False)
+
+    def searched_to_the_end(self) -> SpreadLocated:
+        if self.certified or self.search is None:
+            return self
+        self.search.go_on()
+        return self.users.located(self.search.found, self.search)
 
     def at_depths(self, depths: Floats) -> DeepWeight:
-        look = _Deep(reading=self.reading, centre=self.centre, depths=depths)
-        beyond = sum(self.table.each_part(look), np.zeros(len(depths), dtype=np.int64))
+        look = _Deep(reading=self.users.reading, centre=self.centre, depths=depths)
+        beyond = sum(self.users.table.each_part(look), np.zeros(len(depths), dtype=np.int64))
         return _KnownWeights(
             total_weight=self.total_weight, beyond=dict(zip(depths.tolist(), beyond.tolist(), strict=True))
         )
@@ -162,37 +174,33 @@ class _KnownWeights:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Sampled:
-    """Of a part: its users with a usable record, their weight, and some rows with what each stands for."""
+class _Counted:
+    """Of a part: its users with a usable record, their weight, and where they have their centre."""
 
     n_users: int
     weight: int
-    rows: Floats
-    masses: Floats
+    centre: Floats
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Sample:
-    """One in `every` users of a part, at least one, evenly spaced by weight so that no heavy user is missed."""
+class _Count:
+    """How many there are, and about where."""
 
     reading: AsPoints
-    every: int
 
-    def __call__(self, part: UserTable) -> _Sampled:
+    def __call__(self, part: UserTable) -> _Counted:
         points, weights = self.reading.users(part)
-        n = len(points)
-        total = n if weights is None else int(weights.sum())
-        taken = -(-n // self.every)
-        marks = ((np.arange(taken) + 0.5) * (total / max(taken, 1))).astype(np.int64)
-        positions = marks if weights is None else np.searchsorted(np.cumsum(weights), marks, side="right")
-        # Rounding must not lead beyond the last user.
-        positions = np.minimum(positions, n - 1)
-        return _Sampled(
-            n_users=n,
-            weight=total,
-            rows=points[positions],
-            masses=np.full(taken, total / max(taken, 1)),
-        )
+        geometry = self.reading.geometry
+        if len(points) == 0:
+            return _Counted(n_users=0, weight=0, centre=np.zeros(geometry.dimension))
+        weight = len(points) if weights is None else int(weights.sum())
+        centre = small_gradient(
+            points,
+            weights=weights,
+            thresholds=geometry.threshold,
+            tolerance=PART_TOLERANCE * geometry.threshold * weight,
+        ).point
+        return _Counted(n_users=len(points), weight=weight, centre=centre)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -210,19 +218,24 @@ class _Gradients:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Sweeps:
-    """The sums of a part seen from several centres."""
+    """The sums of a part seen from several centres, each with its own multiple of the threshold."""
 
     reading: AsPoints
-    centres: tuple[Floats, ...]
+    places: tuple[tuple[Floats, float], ...]
     hessian: bool
 
     def __call__(self, part: UserTable) -> list[Sums]:
         points, weights = self.reading.users(part)
         geometry = self.reading.geometry
         if len(points) == 0:
-            return [Sums.nothing(geometry.dimension, hessian=self.hessian).light() for _ in self.centres]
+            return [Sums.nothing(geometry.dimension, hessian=self.hessian).light() for _ in self.places]
         problem, _ = Problem.build(points, weights, geometry.threshold)
-        return [Sums.of(problem, centre, hessian=self.hessian).light() for centre in self.centres]
+        return [
+            Sums.of(
+                replace(problem, thresholds=width * geometry.threshold), centre, hessian=self.hessian
+            ).light()
+            for centre, width in self.places
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -55,8 +55,9 @@ class Tested:
         radius: the mean is known to lie within this distance of 0; it may be generous. Public.
         record_cap: the largest number of records a user counts for; for `per="record"`. Under `replace-values`, where
             counts are public, it may be left out.
-        share: the share of users, by weight, that is expected within the threshold. More means less noise and a
-            stricter test. Public.
+        share: the share of users, by weight, that is expected well within the threshold: deep enough for the margin of
+            the test and, where there are too many users for one machine, within three quarters of it. A release states
+            how far, as `distance_tested`. More means less noise and a stricter test. Public.
 
     Formal guarantees:
     - (epsilon, delta)-DP for the neighbour relation of the request, delta > 0 (proofs/tested.md, Theorem 1); the
@@ -117,6 +118,7 @@ class Tested:
             total_weight=total,
             weighing=weighing,
             planned_weight=planned_weight(request, facts, cap),
+            held_up_to=facts.held_up_to,
         )
         # What no data, or no data of this public size, could pass is refused before anything is spent.
         if prepared.plan_at(MOST_USERS * cap) is None:
@@ -145,7 +147,7 @@ class PreparedTested(Prepared):
     """The mechanism with every public decision made; none of its fields depends on private data.
 
     `weighing` is the noise with which the total weight is measured first, where it is not public; `planned_weight` is
-    the weight to expect, for predictions alone.
+    the weight to expect, for predictions alone; `held_up_to` as in `PublicFacts`.
     """
 
     request: Request
@@ -156,6 +158,7 @@ class PreparedTested(Prepared):
     total_weight: int | None
     weighing: NoiseLaw | None
     planned_weight: float
+    held_up_to: int | None = None
 
     def predicted_noise(self) -> tuple[float, ...]:
         """The noise of the plan; refused where the test asks for more than a good threshold is sure to give."""
@@ -174,7 +177,7 @@ class PreparedTested(Prepared):
 
     def is_safe(self, plan: MarginPlan) -> bool:
         """Whether users with a good threshold are sure to pass the test."""
-        return plan.test.margin * plan.step <= _SAFE_DEPTH * self.geometry.threshold
+        return plan.depth <= _SAFE_DEPTH * self.geometry.threshold
 
     @property
     def factor(self) -> float:
@@ -198,6 +201,7 @@ class PreparedTested(Prepared):
             share=self.share,
             epsilon=self.epsilon,
             delta=self.request.delta,
+            held_up_to=self.held_up_to,
         )
 
     def weighed_plan(self, measured: int) -> MarginPlan | None:
@@ -281,6 +285,7 @@ class PreparedTested(Prepared):
         parameters |= {
             "share_within_threshold": self.share,
             "margin_of_test": plan.test.margin,
+            "distance_tested": self.geometry.threshold - plan.depth,
             "noise": "discrete Gaussian",
             "noise_stddev": plan.noise_stddev,
         }
@@ -321,7 +326,7 @@ class PreparedTested(Prepared):
             )
         else:
             reason = (
-                f"the data did not pass the private test that most users lie within the threshold; {spent}; "
+                f"the data did not pass the private test that most users lie well within the threshold; {spent}; "
                 "a larger threshold or more users would help"
             )
         return NotReleased(reason, epsilon=self.request.epsilon, delta=self.request.delta)
