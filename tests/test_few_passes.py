@@ -204,6 +204,20 @@ def test_a_plan_has_a_reserve_where_the_proof_allows_it() -> None:
         assert plan.depth == plan.reserve + plan.test.margin * plan.step < T / 3
 
 
+def test_a_public_number_of_users_decides_and_not_their_weight() -> None:
+    """Users who come to one machine for sure are tested without a reserve, however many records they have."""
+    some = World(means=np.zeros((1, 2)), counts=np.ones(1, dtype=np.int64))
+    for relation, reserved in ((Neighbors.REPLACE_USER, False), (Neighbors.ADD_REMOVE, True)):
+        request = some.request(relation, cap=100, epsilon=1.0, delta=1e-6)
+        facts = mechanisms.PublicFacts.of(some.table(), relation)
+        n_users = None if relation is Neighbors.ADD_REMOVE else 200_000
+        facts = replace(facts, n_users=n_users, held_up_to=5_000_000)
+        mechanism = mechanisms.Tested(threshold=T, radius=5.0, record_cap=100)
+        plan = mechanism.prepare(request, facts).plan_at(20_000_000)
+        assert plan is not None
+        assert bool(plan.reserve) is reserved
+
+
 def prepared_for(
     n: int, *, d: int = 2, share: float = 0.9, radius: float = 5.0, held_up_to: int | None = 1000
 ) -> PreparedTested:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from hubermean.user_table import PrivateTable, UserTable
 
 T = TypeVar("T")
+Look = Callable[[UserTable], Any]
 
 
 def asked_once(table: PrivateTable) -> PrivateTable:
     """The same users; in parts, a question that was asked before has its answer at hand."""
-    return table if isinstance(table, UserTable) else AskedOnce(table)
+    return table if isinstance(table, UserTable | AskedOnce) else AskedOnce(table)
 
 
 class AskedOnce:
@@ -41,10 +43,28 @@ class AskedOnce:
         return self._table.held_up_to
 
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
-        asked = pickle.dumps(look)
-        if asked not in self._answers:
-            self._answers[asked] = self._table.each_part(look)
-        return self._answers[asked]
+        (answers,) = self.each_part_at_once([look])
+        return answers
+
+    def each_part_at_once(self, looks: Sequence[Look]) -> list[list[Any]]:
+        """What every part answers to each of the questions; one pass, if any is new."""
+        asked = [pickle.dumps(look) for look in looks]
+        new = {key: look for key, look in zip(asked, looks, strict=True) if key not in self._answers}
+        if new:
+            parts = self._table.each_part(_Several(tuple(new.values())))
+            for place, key in enumerate(new):
+                self._answers[key] = [part[place] for part in parts]
+        return [self._answers[key] for key in asked]
 
     def collected(self) -> UserTable:
         return self._table.collected()
+
+
+@dataclass(frozen=True, repr=False)
+class _Several:
+    """Several questions to a part."""
+
+    looks: tuple[Look, ...]
+
+    def __call__(self, part: UserTable) -> list[Any]:
+        return [look(part) for look in self.looks]

@@ -23,6 +23,7 @@ from hubermean.laws import Choice, Independent, costs_apart
 from hubermean.mechanisms.parted_shells import Public, parted_shell_ends
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
+from hubermean.mechanisms.side_by_side import side_by_side
 from hubermean.mechanisms.weights import check_cap, planned_weight, user_weights, weight_cap
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
@@ -266,7 +267,12 @@ class PreparedExact(Prepared):
         return shell_ends(users, radius=radius, depth=depth)
 
     def law(self, table: PrivateTable) -> Independent:
-        return Independent(parts=map(partial(self.column_law, table), range(len(table.columns))))
+        columns = range(len(table.columns))
+        if isinstance(table, UserTable):  # one after the other, so that wide data needs no more memory
+            return Independent(parts=map(partial(self.column_law, table), columns))
+        return Independent(
+            parts=side_by_side(table, [partial(self.column_law, column=column) for column in columns])
+        )
 
     def column_law(self, table: PrivateTable, column: int) -> Choice:
         """A grid point, counted from the left end."""

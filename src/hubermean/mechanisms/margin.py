@@ -85,15 +85,14 @@ class MarginPlan:
         share: float,
         epsilon: float,
         delta: float,
-        held_up_to: int | None = None,
+        in_parts: bool = False,
     ) -> MarginPlan | None:
-        """The plan of least noise; None where the weight is too small for any.
+        """The plan of least noise; None where the weight is too small for any. `in_parts`: users may be.
 
         A deep margin asks for users far inside their threshold, hence for a wider threshold: the noise is compared
         as it would be for a threshold widened by as much.
         """
-        spread = held_up_to is not None and weight.high > held_up_to
-        for reserve in _reserves(geometry, weight, weight_cap) if spread else (0.0,):
+        for reserve in _reserves(geometry, weight, weight_cap) if in_parts else (0.0,):
             plans = []
             for test in _tests(epsilon, delta, geometry.dimension):
                 plan = cls._of_test(

@@ -25,7 +25,7 @@ from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
 from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
 from hubermean.mechanisms.margin import MOST_USERS, MarginPlan, TotalWeight, least_users
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.spread_users import AsPoints, locate
+from hubermean.mechanisms.spread_users import AsPoints, SpreadUsers, locate
 from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import laplace_scale
@@ -118,7 +118,7 @@ class Tested:
             total_weight=total,
             weighing=weighing,
             planned_weight=planned_weight(request, facts, cap),
-            held_up_to=facts.held_up_to,
+            facts=facts,
         )
         # What no data, or no data of this public size, could pass is refused before anything is spent.
         if prepared.plan_at(MOST_USERS * cap) is None:
@@ -147,7 +147,7 @@ class PreparedTested(Prepared):
     """The mechanism with every public decision made; none of its fields depends on private data.
 
     `weighing` is the noise with which the total weight is measured first, where it is not public; `planned_weight` is
-    the weight to expect, for predictions alone; `held_up_to` as in `PublicFacts`.
+    the weight to expect, for predictions alone.
     """
 
     request: Request
@@ -158,7 +158,7 @@ class PreparedTested(Prepared):
     total_weight: int | None
     weighing: NoiseLaw | None
     planned_weight: float
-    held_up_to: int | None = None
+    facts: PublicFacts | None = None
 
     def predicted_noise(self) -> tuple[float, ...]:
         """The noise of the plan; refused where the test asks for more than a good threshold is sure to give."""
@@ -201,7 +201,7 @@ class PreparedTested(Prepared):
             share=self.share,
             epsilon=self.epsilon,
             delta=self.request.delta,
-            held_up_to=self.held_up_to,
+            in_parts=self.facts is not None and self.facts.may_be_in_parts(most_users=weight.high),
         )
 
     def weighed_plan(self, measured: int) -> MarginPlan | None:
@@ -253,8 +253,16 @@ class PreparedTested(Prepared):
             "with a margin, the answer moves by at most alpha sigma": moved if max(margins) > 0 else 0.0,
         }
 
+    @property
+    def _reading(self) -> AsPoints:
+        return AsPoints(geometry=self.geometry, request=self.request, cap=self.cap)
+
     def locate(self, table: PrivateTable) -> Located:
-        return locate(table, AsPoints(geometry=self.geometry, request=self.request, cap=self.cap))
+        return locate(table, self._reading)
+
+    def weight_of(self, table: PrivateTable) -> int:
+        """The total weight of users in parts, in one pass: the first of those that locate them."""
+        return SpreadUsers.counted(table, self._reading).weight
 
     def gate(self, located: Located, plan: MarginPlan | None) -> Gate:
         """The coin and the noisy centre behind it; without a plan the coin never passes."""

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -22,13 +25,14 @@ from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.mechanisms.known_values import KnownValues
 from hubermean.mechanisms.protocol import Bounds, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.purse import Purse
+from hubermean.mechanisms.side_by_side import side_by_side
 from hubermean.mechanisms.tuning_plan import TIES, TOO_FEW, Found, Planner, UnfitError
 from hubermean.mechanisms.tuning_steps import Step, steps_for
 from hubermean.mechanisms.weights import check_cap
 from hubermean.privacy import float_down
 from hubermean.spending import THE_MEAN, Spent
 from hubermean.tuning import LARGEST_TUNED_CAP
-from hubermean.user_table import PrivateTable
+from hubermean.user_table import PrivateTable, UserTable
 
 T = TypeVar("T")
 
@@ -208,6 +212,8 @@ class PreparedTuned(Prepared):
         except (InputError, UnfitError):
             return _NOTHING
 
+        self._look_ahead(steps, table, found)
+
         def then(draw: Any) -> Law:
             try:
                 learned = step.learn(found, draw)
@@ -216,6 +222,24 @@ class PreparedTuned(Prepared):
             return self._law_of(later, table, learned, last)
 
         return Staged(first=step.law(table, found), then=then)
+
+    def _look_ahead(self, steps: Sequence[Step], table: PrivateTable, found: Found) -> None:
+        """Before the first of several columns: have parts answer what a step of the same kind will ask of the others.
+
+        It will have the answers at hand. What it asks does not depend on what is found in another column; if it did, it
+        would ask anew.
+        """
+        kind, before = type(steps[0]), self.steps[: len(self.steps) - len(steps)]
+        if isinstance(table, UserTable) or (before and isinstance(before[-1], kind)):
+            return
+
+        def ask(step: Step, table: PrivateTable) -> None:
+            with suppress(InputError, UnfitError):
+                step.law(table, found)
+
+        alike = list(takewhile(lambda step: isinstance(step, kind), steps))
+        if len(alike) > 1:
+            side_by_side(table, [partial(ask, step) for step in alike])
 
     def clipped(self, found: Found) -> PreparedClipped:
         """What releases the mean once all is found, from public and released numbers."""

@@ -34,6 +34,7 @@ from hubermean.tuning import (
 )
 from hubermean.user_table import HeldMeans, IntArray, PrivateTable, UserTable
 
+Entry = TypeVar("Entry")
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -62,9 +63,8 @@ def steps_for(planner: Planner) -> Iterator[Step]:
     if planner.seeks_place:
         yield MeasureWeight(planner)
         if planner.seeks_spread:
-            for column in range(planner.columns):
-                yield ChooseSpread(planner, column)
-                yield LookBeyondTies(planner, column)
+            yield from (ChooseSpread(planner, column) for column in range(planner.columns))
+            yield from (LookBeyondTies(planner, column) for column in range(planner.columns))
         yield from (ChoosePlace(planner, column) for column in range(planner.columns))
 
 
@@ -199,8 +199,8 @@ class LookBeyondTies:
         return replace(
             found,
             spent=found.spent + self.planner.purse.of_choice(search.epsilon),
-            spreads=(*found.spreads[: self.column], draw),
-            shares=(*found.shares[: self.column], search.share),
+            spreads=_with(found.spreads, self.column, draw),
+            shares=_with(found.shares, self.column, search.share),
         )
 
 
@@ -230,6 +230,10 @@ class ChoosePlace:
         place = search.windows.middle(draw)
         spent = found.spent + self.planner.purse.of_choice(search.epsilon)
         return replace(found, spent=spent, places=(*found.places, place))
+
+
+def _with(entries: tuple[Entry, ...], place: int, entry: Entry) -> tuple[Entry, ...]:
+    return (*entries[:place], entry, *entries[place + 1 :])
 
 
 def _spread_search(found: Found) -> SpreadSearch:

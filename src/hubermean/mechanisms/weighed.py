@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from hubermean.laws import Independent, Law, NoisySum, Staged
+from hubermean.mechanisms.asked_once import asked_once
 from hubermean.mechanisms.exact import PreparedExact
 from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.protocol import Outcome, Prepared
 from hubermean.mechanisms.tested import PreparedTested
 from hubermean.spending import THE_MEAN
-from hubermean.user_table import PrivateTable
+from hubermean.user_table import PrivateTable, UserTable
 
 _COLUMNS_KEPT = 16
 
@@ -41,19 +42,24 @@ class PreparedWeighed(Prepared):
         return self.tested.users_to_audit()
 
     def law(self, table: PrivateTable) -> Staged:
-        located = self.tested.locate(table)
         weighing = self.tested.weighing
         assert weighing is not None
-        # An audit asks for many measured weights; few columns are kept, so that wide data needs no more memory.
+        # An audit asks for many measured weights; few columns are kept, so that wide data needs no more memory. Users
+        # in parts are located when that is known to be needed.
+        table = asked_once(table)
         column = lru_cache(maxsize=_COLUMNS_KEPT)(partial(self.exact.column_law, table))
+        located = cache(partial(self.tested.locate, table))
 
         def then(measured: list[int]) -> Law:
             plan = self._plan(measured[0])
-            if plan is None:
+            if plan is not None:
+                return self.tested.gate(located(), plan)
+            if isinstance(table, UserTable):
                 return Independent(parts=map(column, range(len(table.columns))))
-            return self.tested.gate(located, plan)
+            return self.exact.law(table)
 
-        return Staged(first=NoisySum(position=[located.total_weight], noise=weighing), then=then)
+        weight = located().total_weight if isinstance(table, UserTable) else self.tested.weight_of(table)
+        return Staged(first=NoisySum(position=[weight], noise=weighing), then=then)
 
     def claims(self, law: Any, neighbour: Any) -> Mapping[str, float]:
         measured = law.first.position

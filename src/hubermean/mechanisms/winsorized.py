@@ -25,6 +25,7 @@ from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.interval_choice import Bins
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.rotation import Rotation, padded_dimension
+from hubermean.mechanisms.side_by_side import side_by_side
 from hubermean.mechanisms.two_stage_budget import Plan, Task, best_plan, typical_error
 from hubermean.mechanisms.weights import check_cap, user_weights, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
@@ -248,8 +249,11 @@ class PreparedWinsorized(Prepared):
         def rotated(number: int) -> Independent:
             rotation = Rotation.numbered(number, len(self.request.columns))
             if not isinstance(table, UserTable):
-                rows = range(len(rotation.signs))
-                return Independent(parts=map(partial(self._law_in_parts, table, rotation), rows))
+                laws = [
+                    partial(self._law_in_parts, rotation=rotation, row=row)
+                    for row in range(len(rotation.signs))
+                ]
+                return Independent(parts=side_by_side(table, laws))
             return Independent(parts=map(partial(self._law, table), self.coordinates(table, rotation)))
 
         return Staged(first=Rotation.law(len(self.request.columns)), then=rotated)

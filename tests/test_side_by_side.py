@@ -1,0 +1,185 @@
+"""Searches over users in parts, side by side: the answers of each alone, the passes of one, no thread left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubermean import mechanisms
+from hubermean.errors import InputError
+from hubermean.mechanisms.asked_once import asked_once
+from hubermean.mechanisms.auto import Auto
+from hubermean.mechanisms.side_by_side import _Search, side_by_side
+from hubermean.mechanisms.weighed import PreparedWeighed
+from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.relations import Neighbors
+from hubermean.user_table import PrivateTable, UserTable
+from parted import PartedTable, crowds, parted
+
+Relations = pytest.mark.parametrize("relation", [Neighbors.REPLACE_USER, Neighbors.ADD_REMOVE])
+
+
+def searching() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if isinstance(thread, _Search)]
+
+
+def sum_of(column: int, power: int, part: UserTable) -> float:
+    return float((part.column_means(column) ** power).sum())
+
+
+def moments(table: PrivateTable, column: int, questions: int) -> list[float]:
+    """A search of so many questions, each after the answer to the last."""
+    return [sum(table.each_part(partial(sum_of, column, 1 + power))) for power in range(questions)]
+
+
+def people(d: int) -> PartedTable:
+    return parted(UserTable.from_means(np.random.default_rng(d).normal(size=(500, d))), 4)
+
+
+def test_each_search_sees_what_it_would_see_alone_in_the_passes_of_the_longest() -> None:
+    users = people(5)
+    searches = [partial(moments, column=column, questions=column) for column in range(5)]
+    together = side_by_side(users, searches)
+    assert users.passes == 4
+    assert together == [pytest.approx(moments(users.whole, column, column)) for column in range(5)]  # type: ignore[arg-type]
+    assert not searching()
+
+
+def test_on_one_machine_they_are_made_one_after_the_other() -> None:
+    whole = people(3).whole
+    assert whole is not None
+    assert side_by_side(whole, [lambda table: table is whole] * 3) == [True] * 3
+
+
+def test_more_columns_than_go_at_once_take_a_few_passes_more() -> None:
+    users = people(150)
+    side_by_side(users, [partial(moments, column=column, questions=2) for column in range(150)])
+    assert users.passes == 6
+
+
+def test_what_was_answered_is_not_asked_again() -> None:
+    users = people(2)
+    table = asked_once(users)
+    assert asked_once(table) is table
+    searches = [partial(moments, column=column, questions=3) for column in (0, 1, 1)]
+    first = side_by_side(table, searches)
+    assert users.passes == 3
+    assert side_by_side(table, searches) == first
+    assert moments(table, 1, 3) == first[1]
+    assert users.passes == 3
+
+
+def test_the_first_failure_is_raised_and_no_thread_is_left() -> None:
+    def fails(table: PrivateTable, name: str, after: int) -> None:
+        moments(table, 0, after)
+        raise InputError(name)
+
+    searches = [
+        partial(moments, column=1, questions=4),
+        partial(fails, name="second", after=3),
+        partial(fails, name="third", after=0),
+    ]
+    with pytest.raises(InputError, match="second"):
+        side_by_side(people(2), searches)  # type: ignore[arg-type]
+    assert not searching()
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("a worker was lost"), KeyboardInterrupt()])
+def test_a_pass_that_fails_ends_all_of_them(failure: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    users, each_part = people(3), PartedTable.each_part
+
+    def lost(self: PartedTable, look: Callable[[UserTable], Any]) -> list[Any]:
+        if self.passes == 2:
+            raise failure
+        return each_part(self, look)
+
+    monkeypatch.setattr(PartedTable, "each_part", lost)
+    with pytest.raises(type(failure)):
+        side_by_side(users, [partial(moments, column=column, questions=9) for column in range(3)])
+    assert not searching()
+
+
+def test_what_a_search_made_may_ask_when_it_is_over() -> None:
+    users = people(2)
+
+    def search(table: PrivateTable, column: int) -> Callable[[], list[float]]:
+        moments(table, column, 1)
+        return lambda: moments(table, column, 2)
+
+    later = side_by_side(users, [partial(search, column=column) for column in range(2)])
+    assert [ask()[1] for ask in later] == [pytest.approx(500.0, rel=0.3)] * 2
+    assert users.passes == 3
+
+
+def test_searches_work_in_the_context_of_the_caller() -> None:
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        side_by_side(people(2), [lambda table: np.ones(1) / np.zeros(1)] * 2)
+
+
+def released(mechanism: Any, table: Any, whole: UserTable, relation: Neighbors) -> Any:
+    request = mechanisms.Request(
+        columns=whole.columns, epsilon=2.0, delta=1e-6, neighbors=relation, per="user"
+    )
+    prepared = mechanism.prepare(request, mechanisms.PublicFacts.of(whole, relation))
+    return prepared, prepared.run(table, InsecureSeededNoise(3))
+
+
+@Relations
+@pytest.mark.parametrize("d", [3, 12])
+@pytest.mark.parametrize(
+    "mechanism", [mechanisms.Exact(threshold=2.0, radius=1e4), mechanisms.Tuned()], ids=["exact", "tuned"]
+)
+def test_many_columns_take_the_passes_of_one_and_release_the_bits_of_one_machine(
+    mechanism: Any, d: int, relation: Neighbors
+) -> None:
+    rng = np.random.default_rng(d)
+    whole = UserTable.from_means(rng.normal(size=(6000, d)) * np.arange(1, d + 1) + 5.0)
+    users = parted(whole, 5)
+    _, there = released(mechanism, users, whole, relation)
+    _, here = released(mechanism, users.whole, whole, relation)
+    assert there.values == here.values
+    assert there.parameters == here.parameters
+    assert users.passes <= 8
+
+
+def test_ties_in_every_column_are_looked_beyond_at_once() -> None:
+    rng = np.random.default_rng(1)
+    some = [np.where(rng.random(20_000) < 0.9, 1.5, rng.normal(size=20_000) * 10) for _ in range(6)]
+    whole = UserTable.from_means(np.column_stack(some))
+    users = parted(whole, 3)
+    _, there = released(mechanisms.Tuned(), users, whole, Neighbors.REPLACE_USER)
+    _, here = released(mechanisms.Tuned(), users.whole, whole, Neighbors.REPLACE_USER)
+    assert there.values == here.values
+    assert users.passes <= 12
+
+
+def test_crowds_that_ask_different_things_release_the_bits_of_one_machine() -> None:
+    rng = np.random.default_rng(2)
+    whole = UserTable.from_means(np.column_stack(list(crowds(3000, rng).values())))
+    users = parted(whole, 7)
+    exact = mechanisms.Exact(threshold=2.0, radius=1e5)
+    assert (
+        released(exact, users, whole, Neighbors.REPLACE_USER)[1].values
+        == released(exact, users.whole, whole, Neighbors.REPLACE_USER)[1].values
+    )
+    assert users.passes <= 12
+
+
+def test_users_are_not_located_where_the_weight_speaks_for_other_mechanisms() -> None:
+    rng = np.random.default_rng(3)
+    whole = UserTable.from_means(rng.normal(size=(20_000, 8)) * 0.1 + 2.0)
+    request = mechanisms.Request(
+        columns=whole.columns, epsilon=1.0, delta=1e-6, neighbors=Neighbors.ADD_REMOVE, per="user"
+    )
+    # The plan is for many users, and there are few.
+    facts = mechanisms.PublicFacts.of(whole, Neighbors.ADD_REMOVE)
+    prepared = Auto.from_known(mechanisms.Known(threshold=1.0, radius=10.0)).prepare(request, facts)
+    assert isinstance(prepared.inner, PreparedWeighed)
+    users = parted(whole.taken(np.arange(60)), 3)
+    assert prepared.run(users, InsecureSeededNoise(1)).mechanism == "exact"  # type: ignore[arg-type]
+    assert users.passes <= 6
