@@ -67,7 +67,7 @@ experiments: $(READY)  ## the paper's figures, every method, into experiments/; 
 screenshots: $(READY)  ## pictures of example reports into docs/img; needs Chromium
 	$(BIN)/python docs/tools/screenshots.py
 
-peers: $(READY) environments  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; ten minutes
+peers: $(READY) environments  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; half an hour
 	$(BIN)/python benchmarks/peers.py --markdown docs/peers.md
 
 groups: $(READY)  ## 10,000 private means beside DuckDB's grouped average, in one process

@@ -24,7 +24,7 @@ hubermean {version} beside {titles}:
 one column, epsilon = 1 and delta = 0, private for whole users. This page is written by
 
 ```
-make peers     # an environment per library, then about ten minutes; python benchmarks/peers.py --quick for a rough one
+make peers     # an environment per library, then about half an hour; python benchmarks/peers.py --quick for a rough one
 ```
 
 ## What it says

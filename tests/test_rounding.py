@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hubermean.exact import BINARY, Encoding, ExactIntegers, ExactSums, rounded_means
 from hubermean.exact.encoding import encode_binary, whole_numbers, wide_decimal
+from hubermean.user_table import UserTable
 
 BIG = 2**62 - 1
 
@@ -165,3 +166,18 @@ def test_a_clamp_beyond_62_bits_is_refused() -> None:
     sums = ExactSums(encoding=whole_numbers(), low=ExactIntegers.from_integers([1]))
     with pytest.raises(ValueError, match="62 bits"):
         rounded_means(sums, np.array([1]), exponent=0, low=0, high=2**63)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 7, 100])
+def test_sums_behind_means_do_not_depend_on_blocks(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those beyond 64 bits and users without records among them."""
+    rng = np.random.default_rng(at_a_time)
+    means = rng.normal(size=100) * 10.0 ** rng.integers(-20, 13, 100)
+    means[::9] = np.nan
+    counts = rng.integers(1, 2 ** rng.integers(1, 40, 100))
+    monkeypatch.setattr("hubermean.user_table.USERS_AT_A_TIME", at_a_time)
+    sums = UserTable.from_means(means, counts).sums[0]
+    assert sums.beyond_64_bits()
+    for position, (mean, count) in enumerate(zip(means.tolist(), counts.tolist(), strict=True)):
+        high, low = encode_binary(np.array([0.0 if np.isnan(mean) else mean]))
+        assert sums.integer(position) == (int(high[0]) * 2**40 + int(low[0])) * count

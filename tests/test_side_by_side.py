@@ -15,6 +15,7 @@ from hubermean.errors import InputError
 from hubermean.mechanisms.asked_once import asked_once
 from hubermean.mechanisms.auto import Auto
 from hubermean.mechanisms.side_by_side import _Search, side_by_side
+from hubermean.mechanisms.tested import PreparedTested
 from hubermean.mechanisms.weighed import PreparedWeighed
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.relations import Neighbors
@@ -170,7 +171,7 @@ def test_crowds_that_ask_different_things_release_the_bits_of_one_machine() -> N
     assert users.passes <= 12
 
 
-def test_users_are_not_located_where_the_weight_speaks_for_other_mechanisms() -> None:
+def test_users_are_not_located_where_their_weight_speaks_for_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     whole = UserTable.from_means(rng.normal(size=(20_000, 8)) * 0.1 + 2.0)
     request = mechanisms.Request(
@@ -181,5 +182,6 @@ def test_users_are_not_located_where_the_weight_speaks_for_other_mechanisms() ->
     prepared = Auto.from_known(mechanisms.Known(threshold=1.0, radius=10.0)).prepare(request, facts)
     assert isinstance(prepared.inner, PreparedWeighed)
     users = parted(whole.taken(np.arange(60)), 3)
+    monkeypatch.setattr(PreparedTested, "locate", lambda self, table: pytest.fail("located for nothing"))
     assert prepared.run(users, InsecureSeededNoise(1)).mechanism == "exact"  # type: ignore[arg-type]
     assert users.passes <= 6

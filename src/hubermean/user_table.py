@@ -219,15 +219,20 @@ class HeldMeans(Sequence[ExactSums]):
     def __getitem__(self, column: int | slice) -> ExactSums | tuple[ExactSums, ...]:
         if isinstance(column, slice):
             return tuple(self[position] for position in range(*column.indices(len(self))))
-        with np.errstate(over="ignore"):
-            means = self.array[:, column].astype(np.float64)
-        means[self._counts == 0] = 0.0
-        high, low = encode_binary(means)
-        return ExactSums(
-            encoding=BINARY,
-            high=ExactIntegers.products(high, self._counts),
-            low=ExactIntegers.products(low, self._counts),
-        )
+        n_users = len(self.array)
+        high, low = (ExactIntegers(np.empty(n_users, dtype=np.int64), {}) for _ in range(2))
+        # In blocks: what is made on the way would take three times the memory of the sums.
+        for start in range(0, n_users, USERS_AT_A_TIME):
+            block = slice(start, start + USERS_AT_A_TIME)
+            counts = self._counts[block]
+            with np.errstate(over="ignore"):
+                means = self.array[block, column].astype(np.float64)
+            means[counts == 0] = 0.0
+            for integers, whole in zip(encode_binary(means), (high, low), strict=True):
+                products = ExactIntegers.products(integers, counts)
+                whole.small[block] = products.small
+                whole.large.update({start + place: number for place, number in products.large.items()})
+        return ExactSums(encoding=BINARY, high=high, low=low)
 
 
 def finite_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
