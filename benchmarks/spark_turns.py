@@ -17,19 +17,43 @@ from side_by_side import Job, in_turns
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    path, user, value = given["path"], given["user"], given["value"]
+    path, user, values = given["path"], given["user"], given["values"]
     session = local_session(given["threads"], given["memory"])
 
-    def plain() -> object:
-        means = session.read.parquet(path).groupBy(user).mean(value)
-        return means.agg({f"avg({value})": "avg"}).collect()
+    def plain(columns: list[str]) -> Job:
+        def averages() -> object:
+            means = session.read.parquet(path).groupBy(user).mean(*columns)
+            return means.agg({f"avg({column})": "avg" for column in columns}).collect()
 
-    def private(per: str) -> Job:
-        return lambda: hm.mean(session.read.parquet(path), user=user, value=value, epsilon=EPSILON, per=per)
+        return averages
 
-    times = in_turns(
-        {"Spark": plain, "records": private("record"), "user means": private("user")}, given["repeats"]
-    )
+    def private(columns: list[str], per: str, *, most_at_driver: int) -> Job:
+        def release() -> object:
+            session.conf.set("spark.hubermean.driverUsers", str(most_at_driver))
+            frame = session.read.parquet(path)
+            return hm.mean(frame, user=user, value=columns, epsilon=EPSILON, per=per)
+
+        return release
+
+    one, here, there = values[:1], 10**9, 0
+    many = f"user means of {len(values)} columns"
+    sets: list[dict[str, Job]] = [
+        {
+            "Spark": plain(one),
+            "records": private(one, "record", most_at_driver=here),
+            "user means": private(one, "user", most_at_driver=here),
+        },
+        {
+            "Spark": plain(one),
+            "records, users stay on the executors": private(one, "record", most_at_driver=there),
+        },
+        {
+            "Spark": plain(values),
+            many: private(values, "user", most_at_driver=here),
+            f"{many}, users stay on the executors": private(values, "user", most_at_driver=there),
+        },
+    ]
+    times = [in_turns(jobs, given["repeats"]) for jobs in sets]
     print(json.dumps({"seconds": times, "pyspark": metadata.version("pyspark")}))
     session.stop()
 
