@@ -176,8 +176,9 @@ def test_sums_behind_means_do_not_depend_on_blocks(at_a_time: int, monkeypatch: 
     means[::9] = np.nan
     counts = rng.integers(1, 2 ** rng.integers(1, 40, 100))
     monkeypatch.setattr("hubermean.user_table.USERS_AT_A_TIME", at_a_time)
-    sums = UserTable.from_means(means, counts).sums[0]
+    (sums,) = UserTable.from_means(means, counts).sums
     assert sums.beyond_64_bits()
+    assert [len(one) for one in UserTable.from_means(np.empty((0, 2))).sums] == [0, 0]
     for position, (mean, count) in enumerate(zip(means.tolist(), counts.tolist(), strict=True)):
         high, low = encode_binary(np.array([0.0 if np.isnan(mean) else mean]))
         assert sums.integer(position) == (int(high[0]) * 2**40 + int(low[0])) * count

@@ -58,8 +58,8 @@ def test_on_one_machine_they_are_made_one_after_the_other() -> None:
 
 
 def test_more_columns_than_go_at_once_take_a_few_passes_more() -> None:
-    users = people(150)
-    side_by_side(users, [partial(moments, column=column, questions=2) for column in range(150)])
+    users = people(40)
+    side_by_side(users, [partial(moments, column=column, questions=2) for column in range(40)])
     assert users.passes == 6
 
 
@@ -105,6 +105,41 @@ def test_a_pass_that_fails_ends_all_of_them(failure: BaseException, monkeypatch:
     assert not searching()
 
 
+@pytest.mark.parametrize("failure", [RuntimeError("no thread can be started"), KeyboardInterrupt()])
+def test_threads_that_were_not_started_are_not_waited_for(
+    failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = _Search.start
+
+    def started(self: Any) -> None:
+        if len(searching()) == 2:
+            raise failure
+        start(self)
+
+    monkeypatch.setattr(_Search, "start", started)
+    with pytest.raises(type(failure)):
+        side_by_side(people(5), [partial(moments, column=column, questions=2) for column in range(5)])
+    assert not searching()
+
+
+def test_an_impatient_interrupt_waits_for_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up, interrupts = _Search.give_up, iter([True])
+
+    def interrupted(self: Any) -> None:
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        give_up(self)
+
+    def lost(self: PartedTable, look: Callable[[UserTable], Any]) -> list[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PartedTable, "each_part", lost)
+    monkeypatch.setattr(_Search, "give_up", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(people(3), [partial(moments, column=column, questions=9) for column in range(3)])
+    assert not searching()
+
+
 def test_what_a_search_made_may_ask_when_it_is_over() -> None:
     users = people(2)
 
@@ -113,8 +148,9 @@ def test_what_a_search_made_may_ask_when_it_is_over() -> None:
         return lambda: moments(table, column, 2)
 
     later = side_by_side(users, [partial(search, column=column) for column in range(2)])
+    assert users.passes == 1
     assert [ask()[1] for ask in later] == [pytest.approx(500.0, rel=0.3)] * 2
-    assert users.passes == 3
+    assert users.passes == 5
 
 
 def test_searches_work_in_the_context_of_the_caller() -> None:

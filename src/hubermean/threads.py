@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
+Th = TypeVar("Th", bound=Thread)
 
 # With fewer numbers than this a pass takes a few milliseconds, and threads would not pay.
 WORTHWHILE = 2**22
@@ -51,16 +52,18 @@ def at_once(work: Callable[[S], T], items: list[S]) -> list[T]:
             other.start()
         first = [work(item) for item in items[:1]]
     finally:
-        _wait_for(others)
+        wait_for(others)
     return first + [other.result() for other in others]
 
 
-def _wait_for(threads: Sequence[Thread]) -> None:
-    """Until all have ended; an interrupt waits, too."""
+def wait_for(threads: Sequence[Th], *, told: Callable[[Th], None] = lambda _: None) -> None:
+    """Until all that were started have ended, each `told` so first, maybe more than once; an interrupt waits, too."""
     interrupt: KeyboardInterrupt | None = None
     waiting = True
     while waiting:
         try:
+            for thread in threads:
+                told(thread)
             for thread in threads:
                 if thread.is_alive():
                     thread.join()
@@ -80,13 +83,13 @@ class _Share(Thread, Generic[S, T]):
     def __init__(self, work: Callable[[S], T], item: S) -> None:
         super().__init__(daemon=True)
         self._work, self._item = work, item
-        self._context = copy_context()
+        self._from_caller = copy_context()
         self._made: list[T] = []
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._made.append(self._context.run(self._work, self._item))
+            self._made.append(self._from_caller.run(self._work, self._item))
         except BaseException as failure:  # noqa: BLE001 - raised where the result is asked for
             self._failure = failure
 

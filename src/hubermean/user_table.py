@@ -219,14 +219,15 @@ class HeldMeans(Sequence[ExactSums]):
     def __getitem__(self, column: int | slice) -> ExactSums | tuple[ExactSums, ...]:
         if isinstance(column, slice):
             return tuple(self[position] for position in range(*column.indices(len(self))))
-        n_users = len(self.array)
+        held = self.array[:, column]  # an error beyond the last column, of which iteration makes its end
+        n_users = len(held)
         high, low = (ExactIntegers(np.empty(n_users, dtype=np.int64), {}) for _ in range(2))
         # In blocks: what is made on the way would take three times the memory of the sums.
         for start in range(0, n_users, USERS_AT_A_TIME):
             block = slice(start, start + USERS_AT_A_TIME)
             counts = self._counts[block]
             with np.errstate(over="ignore"):
-                means = self.array[block, column].astype(np.float64)
+                means = held[block].astype(np.float64)
             means[counts == 0] = 0.0
             for integers, whole in zip(encode_binary(means), (high, low), strict=True):
                 products = ExactIntegers.products(integers, counts)

@@ -19,6 +19,14 @@ def asked_once(table: PrivateTable) -> PrivateTable:
     return table if isinstance(table, UserTable | AskedOnce) else AskedOnce(table)
 
 
+def each_part_at_once(table: PrivateTable, looks: Sequence[Look]) -> list[list[Any]]:
+    """What every part answers to each of the questions; one pass at most."""
+    if isinstance(table, AskedOnce):
+        return table.answers_to(looks)
+    parts = table.each_part(_Several(tuple(looks)))
+    return [[part[place] for part in parts] for place in range(len(looks))]
+
+
 class AskedOnce:
     """Keeps what parts answered, by what they were asked; private, and gone with the law that asked."""
 
@@ -43,17 +51,15 @@ class AskedOnce:
         return self._table.held_up_to
 
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
-        (answers,) = self.each_part_at_once([look])
+        (answers,) = self.answers_to([look])
         return answers
 
-    def each_part_at_once(self, looks: Sequence[Look]) -> list[list[Any]]:
+    def answers_to(self, looks: Sequence[Look]) -> list[list[Any]]:
         """What every part answers to each of the questions; one pass, if any is new."""
         asked = [pickle.dumps(look) for look in looks]
         new = {key: look for key, look in zip(asked, looks, strict=True) if key not in self._answers}
         if new:
-            parts = self._table.each_part(_Several(tuple(new.values())))
-            for place, key in enumerate(new):
-                self._answers[key] = [part[place] for part in parts]
+            self._answers.update(zip(new, each_part_at_once(self._table, list(new.values())), strict=True))
         return [self._answers[key] for key in asked]
 
     def collected(self) -> UserTable:

@@ -14,12 +14,13 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from hubermean.mechanisms.asked_once import AskedOnce, Look, asked_once
+from hubermean.mechanisms.asked_once import Look, each_part_at_once
+from hubermean.threads import wait_for
 from hubermean.user_table import PrivateTable, UserTable
 
 T = TypeVar("T")
 
-_MOST_AT_ONCE = 64  # so that the answers of a part stay small
+_MOST_AT_ONCE = 16  # so that the answers of all parts to all of them fit the memory of the driver
 
 
 def side_by_side(table: PrivateTable, searches: Sequence[Callable[[PrivateTable], T]]) -> list[T]:
@@ -29,31 +30,27 @@ def side_by_side(table: PrivateTable, searches: Sequence[Callable[[PrivateTable]
     - Every search sees the answers that it would see alone. The first failure, in their order, is raised.
     - No thread is left when this returns, fails or is interrupted.
     """
-    shared = asked_once(table)
-    if not isinstance(shared, AskedOnce):
+    if isinstance(table, UserTable):
         return [search(table) for search in searches]
     made: list[T] = []
     for start in range(0, len(searches), _MOST_AT_ONCE):
-        made += _batch(shared, searches[start : start + _MOST_AT_ONCE])
+        made += _batch(table, searches[start : start + _MOST_AT_ONCE])
     return made
 
 
-def _batch(table: AskedOnce, searches: Sequence[Callable[[PrivateTable], T]]) -> list[T]:
+def _batch(table: PrivateTable, searches: Sequence[Callable[[PrivateTable], T]]) -> list[T]:
     threads = [_Search(search, table) for search in searches]
     try:
         for thread in threads:
             thread.start()
         waiting = [thread for thread in threads if thread.next_question()]
         while waiting:
-            answers = table.each_part_at_once([thread.question for thread in waiting])
+            answers = each_part_at_once(table, [thread.question for thread in waiting])
             for thread, answer in zip(waiting, answers, strict=True):
                 thread.go_on(answer)
             waiting = [thread for thread in waiting if thread.next_question()]
     finally:
-        for thread in threads:
-            thread.give_up()
-        for thread in threads:
-            thread.join()
+        wait_for(threads, told=_Search.give_up)
     return [thread.result() for thread in threads]
 
 
@@ -67,10 +64,10 @@ class _Search(Thread, Generic[T]):
     It works in the context of the caller, so that numpy does with an overflow what it would do there.
     """
 
-    def __init__(self, search: Callable[[PrivateTable], T], table: AskedOnce) -> None:
+    def __init__(self, search: Callable[[PrivateTable], T], table: PrivateTable) -> None:
         super().__init__(daemon=True)
         self._search, self._table = search, table
-        self._context = copy_context()
+        self._from_caller = copy_context()
         self._questions: SimpleQueue[Look | None] = SimpleQueue()
         self._answers: SimpleQueue[list[Any] | _GivenUpError] = SimpleQueue()
         self._question: Look | None = None
@@ -106,7 +103,7 @@ class _Search(Thread, Generic[T]):
     def run(self) -> None:
         users = _Waiting(self._table, self.ask)
         try:
-            self._made.append(self._context.run(self._search, users))
+            self._made.append(self._from_caller.run(self._search, users))
         except BaseException as failure:  # noqa: BLE001 - raised where the result is asked for
             self._failure = failure
         users.wait_no_more()
@@ -123,7 +120,7 @@ class _Search(Thread, Generic[T]):
 class _Waiting:
     """The table as a search sees it: it waits for its answers. What a search made may ask when that is over, too."""
 
-    def __init__(self, table: AskedOnce, ask: Callable[[Look], list[Any]]) -> None:
+    def __init__(self, table: PrivateTable, ask: Callable[[Look], list[Any]]) -> None:
         self._table, self._ask = table, ask
 
     def wait_no_more(self) -> None:

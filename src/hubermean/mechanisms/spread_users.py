@@ -36,8 +36,10 @@ class AsPoints:
         return self.geometry.users(part, self.request, self.cap)
 
 
-def locate(table: PrivateTable, reading: AsPoints) -> Located:
+def locate(table: PrivateTable, reading: AsPoints, counted: SpreadUsers | None = None) -> Located:
     """The centre of the users, on this machine if they are held here, else in passes over their parts.
+
+    `counted` is what the first of the passes found, if that was made before.
 
     *Formal guarantees* (proofs/tested.md, "Users in parts")
     - Where it is certified, the gradient at the centre is at most `Geometry.gradient_rate` times the total weight.
@@ -47,7 +49,7 @@ def locate(table: PrivateTable, reading: AsPoints) -> Located:
     """
     if isinstance(table, UserTable):
         return reading.geometry.locate(*reading.users(table))
-    users = SpreadUsers.counted(table, reading)
+    users = counted or SpreadUsers.counted(table, reading)
     if not users.n_users:
         return SpreadLocated(centre=users.start, total_weight=0, certified=False, users=users, search=None)
     if reading.geometry.dimension == 1:

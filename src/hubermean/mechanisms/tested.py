@@ -257,12 +257,12 @@ class PreparedTested(Prepared):
     def _reading(self) -> AsPoints:
         return AsPoints(geometry=self.geometry, request=self.request, cap=self.cap)
 
-    def locate(self, table: PrivateTable) -> Located:
-        return locate(table, self._reading)
+    def counted(self, table: PrivateTable) -> SpreadUsers:
+        """The total weight of users in parts, and about where they are: the first of the passes that locate them."""
+        return SpreadUsers.counted(table, self._reading)
 
-    def weight_of(self, table: PrivateTable) -> int:
-        """The total weight of users in parts, in one pass: the first of those that locate them."""
-        return SpreadUsers.counted(table, self._reading).weight
+    def locate(self, table: PrivateTable, counted: SpreadUsers | None = None) -> Located:
+        return locate(table, self._reading, counted)
 
     def gate(self, located: Located, plan: MarginPlan | None) -> Gate:
         """The coin and the noisy centre behind it; without a plan the coin never passes."""

@@ -13,7 +13,6 @@ from functools import cache, lru_cache, partial
 from typing import Any
 
 from hubermean.laws import Independent, Law, NoisySum, Staged
-from hubermean.mechanisms.asked_once import asked_once
 from hubermean.mechanisms.exact import PreparedExact
 from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.protocol import Outcome, Prepared
@@ -46,9 +45,9 @@ class PreparedWeighed(Prepared):
         assert weighing is not None
         # An audit asks for many measured weights; few columns are kept, so that wide data needs no more memory. Users
         # in parts are located when that is known to be needed.
-        table = asked_once(table)
         column = lru_cache(maxsize=_COLUMNS_KEPT)(partial(self.exact.column_law, table))
-        located = cache(partial(self.tested.locate, table))
+        counted = None if isinstance(table, UserTable) else self.tested.counted(table)
+        located = cache(partial(self.tested.locate, table, counted))
 
         def then(measured: list[int]) -> Law:
             plan = self._plan(measured[0])
@@ -58,7 +57,7 @@ class PreparedWeighed(Prepared):
                 return Independent(parts=map(column, range(len(table.columns))))
             return self.exact.law(table)
 
-        weight = located().total_weight if isinstance(table, UserTable) else self.tested.weight_of(table)
+        weight = located().total_weight if counted is None else counted.weight
         return Staged(first=NoisySum(position=[weight], noise=weighing), then=then)
 
     def claims(self, law: Any, neighbour: Any) -> Mapping[str, float]:
