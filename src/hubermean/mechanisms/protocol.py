@@ -122,11 +122,6 @@ class PublicFacts:
     planned_users: int = PLANNED_USERS
     held_up_to: int | None = None
 
-    def may_be_in_parts(self, *, most_users: float) -> bool:
-        """Whether there may be too many users for one machine; at most so many, where their number is private."""
-        users = most_users if self.n_users is None else self.n_users
-        return self.held_up_to is not None and users > self.held_up_to
-
     @classmethod
     def of(cls, table: PrivateTable, neighbors: Neighbors) -> PublicFacts:
         """InputError where users are in parts and their counts would be public: these are as many as the users."""

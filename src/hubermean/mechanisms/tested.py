@@ -118,7 +118,8 @@ class Tested:
             total_weight=total,
             weighing=weighing,
             planned_weight=planned_weight(request, facts, cap),
-            facts=facts,
+            n_users=facts.n_users,
+            held_up_to=facts.held_up_to,
         )
         # What no data, or no data of this public size, could pass is refused before anything is spent.
         if prepared.plan_at(MOST_USERS * cap) is None:
@@ -147,7 +148,7 @@ class PreparedTested(Prepared):
     """The mechanism with every public decision made; none of its fields depends on private data.
 
     `weighing` is the noise with which the total weight is measured first, where it is not public; `planned_weight` is
-    the weight to expect, for predictions alone.
+    the weight to expect, for predictions alone; `n_users` and `held_up_to` are those of `PublicFacts`.
     """
 
     request: Request
@@ -158,7 +159,8 @@ class PreparedTested(Prepared):
     total_weight: int | None
     weighing: NoiseLaw | None
     planned_weight: float
-    facts: PublicFacts | None = None
+    n_users: int | None = None
+    held_up_to: int | None = None
 
     def predicted_noise(self) -> tuple[float, ...]:
         """The noise of the plan; refused where the test asks for more than a good threshold is sure to give."""
@@ -201,8 +203,13 @@ class PreparedTested(Prepared):
             share=self.share,
             epsilon=self.epsilon,
             delta=self.request.delta,
-            in_parts=self.facts is not None and self.facts.may_be_in_parts(most_users=weight.high),
+            in_parts=self._may_be_in_parts(most_users=weight.high),
         )
+
+    def _may_be_in_parts(self, *, most_users: float) -> bool:
+        """Whether there may be too many users for one machine; at most so many, where their number is private."""
+        users = most_users if self.n_users is None else self.n_users
+        return self.held_up_to is not None and users > self.held_up_to
 
     def weighed_plan(self, measured: int) -> MarginPlan | None:
         """The plan for a total weight as it was measured: released, hence public from then on."""
