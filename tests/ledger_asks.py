@@ -24,6 +24,18 @@ def kinds(ledger: hm.Ledger) -> list[str]:
     return [entry.kind for entry in ledger.entries()]
 
 
+def ask_means(ledger: Any, question: str = "q", epsilon: float = 0.25) -> hm.Release:
+    """Of the data set "d"."""
+    return hm.mean_of_user_means(
+        [1.0, 2.0, 3.0], epsilon=epsilon, bounds=(0, 9), ledger=ledger, dataset="d", question=question
+    )
+
+
+def kinds_at(place: str) -> list[str]:
+    with hm.Ledger(place) as ledger:
+        return kinds(ledger)
+
+
 def spent(ledger: hm.Ledger) -> Decimal:
     return ledger.dataset("trips").spent.loss
 

@@ -151,13 +151,13 @@ def without_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Search, "_lines", lambda self: [])
 
 
-@pytest.mark.parametrize("dimensions", [(2, 3), (8, 193)])
+@pytest.mark.parametrize("dimensions", [(2, 3), pytest.param((8, 193), marks=pytest.mark.slow)])
 def test_a_centre_that_is_held_is_found_in_ten_passes(dimensions: tuple[int, int]) -> None:
     assert max(passes_to_the_end(1, dimensions)) <= 1 + MOST_PASSES
     assert max(passes_from_afar(1, dimensions)) <= MOST_PASSES
 
 
-@pytest.mark.parametrize("dimensions", [(2, 3), (8, 193)])
+@pytest.mark.parametrize("dimensions", [(2, 3), pytest.param((8, 193), marks=pytest.mark.slow)])
 def test_so_it_is_by_the_steps_of_the_proof_alone(
     dimensions: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

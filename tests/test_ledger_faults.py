@@ -1,195 +1,34 @@
-"""Full disks, older files, clocks, cut cables, files that move: what is released is charged, and no charge is lost."""
+"""Older files, clocks, cut cables, files that move: what is released is charged, and no charge is lost."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import pwd
-import resource
 import shutil
 import sqlite3
-import subprocess
 import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import hubermean as hm
 from hubermean.ledger import ledger as ledger_module
-from hubermean.ledger.export import exported
 from hubermean.ledger.store import SCHEMA
-from ledger_asks import opened, small_file
+from ledger_asks import ask_means, kinds_at, opened, small_file
 from postgres_server import Cable, Server
 
 TESTS = Path(__file__).parent
 OLD = TESTS / "data" / "ledger-schema-1.sqlite"
 PROGRAM = str(Path(sys.executable).with_name("hubermean"))
-MEANS = np.array([1.0, 2.0, 3.0])
-
-
-def ask(ledger: Any, question: str = "q", epsilon: float = 0.25) -> hm.Release:
-    return hm.mean_of_user_means(
-        MEANS, epsilon=epsilon, bounds=(0, 9), ledger=ledger, dataset="d", question=question
-    )
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return small_file(tmp_path)
-
-
-def kinds(place: str) -> list[str]:
-    with hm.Ledger(place) as ledger:
-        return [entry.kind for entry in ledger.entries()]
-
-
-# --- disks ------------------------------------------------------------------------------------------------------------
-
-
-def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False, **options)
-
-
-def release_by_command(
-    place: Path, data: Path, question: str, **options: Any
-) -> subprocess.CompletedProcess[str]:
-    known = ["--user", "u", "--value", "v", "--bounds", "0", "9", "--per", "user", "--json"]
-    paid = ["--epsilon", "0.001", "--ledger", str(place), "--dataset", "d", "--question", question]
-    return run("release", str(data), *known, *paid, **options)
-
-
-def test_a_full_disk_never_lets_a_value_out_unpaid(tmp_path: Path, data: Path) -> None:
-    """The system refuses to let any file grow past a size; all sizes from none to enough are tried."""
-    place = tmp_path / "l.sqlite"
-    opened(str(place))
-    seen = set()
-    for size in [0, 1, 100, *range(1000, 40_000, 3000)]:
-        copy = tmp_path / f"copy{size}.sqlite"
-        shutil.copy(place, copy)
-        question = f"at {size}"
-
-        def limit(size: int = size) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-        ended = release_by_command(copy, data, question, preexec_fn=limit)
-        with hm.Ledger(copy) as ledger:
-            assert ledger.verify().sound
-            found = [entry.kind for entry in ledger.entries()]
-        seen.add(ended.returncode)
-        if ended.returncode == 0:
-            assert found == ["opened", "charged", "released"]
-        elif ended.returncode == 74:  # paid, handed over, and not kept
-            assert json.loads(ended.stdout)["released"] is True
-            assert found == ["opened", "charged"]
-        else:
-            assert ended.returncode == 2, ended.stderr
-            assert json.loads(ended.stdout)["released"] is False
-            assert "cannot be used: the disk" in ended.stderr
-            assert ended.stderr.count("\n") == 1
-            assert "released" not in found
-    assert seen >= {0, 2}
-
-
-def test_a_disk_that_fills_up_after_the_charge_costs_no_answer(tmp_path: Path) -> None:
-    """SQLite itself is told that the file may not grow: the record of a long release does not fit any more."""
-    place = tmp_path / "l.sqlite"
-    opened(str(place))
-    many = np.tile(np.arange(4.0)[:, None], (1, 400))
-    with hm.Ledger(place) as ledger:
-        ask(ledger, "first")
-        connection = ledger._store._connection  # type: ignore[attr-defined]
-        connection.execute(
-            f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0] + 1}"
-        )
-        options: dict[str, Any] = {"bounds": (0, 9), "epsilon": 0.25, "delta": 1e-6}
-        ledger.init("e", epsilon=1, delta=1e-5)
-        connection = ledger._store._opened(write=True)  # type: ignore[attr-defined]
-        connection.execute(
-            f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0] + 1}"
-        )
-        with pytest.warns(hm.NotRecorded):
-            release = hm.mean_of_user_means(many, ledger=ledger, dataset="e", question="long", **options)
-        assert len(release.values) == 400
-    assert kinds(str(place))[-1] == "charged"
-    with hm.Ledger(place) as ledger:
-        assert ledger.verify().sound
-
-
-def in_a_child(work: Callable[[], Any], *, read_only: Path) -> Any:
-    """What some work returns, or the name of its error, for somebody who may only read a folder and what is in it."""
-    reader, writer = os.pipe()
-    for path in (*read_only.iterdir(), read_only):
-        os.chmod(path, 0o555 if path.is_dir() else 0o444)
-    try:
-        child = os.fork()
-        if child == 0:
-            try:
-                if os.getuid() == 0:  # whom no permission binds
-                    nobody = pwd.getpwnam("nobody")
-                    os.setgroups([])
-                    os.setgid(nobody.pw_gid)
-                    os.setuid(nobody.pw_uid)
-                told = json.dumps(work())
-            except BaseException as error:  # noqa: BLE001 - told to the parent
-                told = json.dumps(f"{type(error).__name__}: {error}")
-            os.write(writer, told.encode())
-            os._exit(0)
-        os.close(writer)
-        with open(reader) as said:
-            told = said.read()
-        os.waitpid(child, 0)
-        return json.loads(told)
-    finally:
-        for path in (read_only, *read_only.iterdir()):
-            os.chmod(path, 0o755 if path.is_dir() else 0o644)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that everybody can reach; those of pytest are for one user."""
-    folder = Path(tempfile.mkdtemp(prefix="hubermean-test-", dir="/tmp"))
-    os.chmod(folder, 0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-def shown(place: Path) -> list[Any]:
-    with hm.Ledger(place) as ledger:
-        names = [one.name for one in ledger.datasets()]
-        return [
-            names,
-            ledger.verify().sound,
-            len(list(ledger.entries())),
-            exported(ledger)["verification"]["sound"],
-        ]
-
-
-@pytest.mark.parametrize("old", [False, True], ids=["of this version", "of an older one"])
-def test_a_ledger_that_may_only_be_read_can_be_shown_but_not_charged(open_folder: Path, old: bool) -> None:
-    place = open_folder / "l.sqlite"
-    if old:
-        shutil.copy(OLD, place)
-    else:
-        opened(str(place))
-        ask(str(place), "asked long ago", 0.5)
-    before = place.read_bytes()
-    assert in_a_child(lambda: shown(place), read_only=open_folder) == [["d"], True, 3, True]
-
-    def charged() -> Any:
-        return ask(str(place), "something new", 0.25).value
-
-    refused = in_a_child(charged, read_only=open_folder)
-    assert refused.startswith("LedgerUnavailable: ")
-    assert "it is read-only" in refused or "cannot be opened" in refused
-    assert place.read_bytes() == before
-    assert [path.name for path in open_folder.iterdir()] == ["l.sqlite"]
 
 
 # --- older and newer files --------------------------------------------------------------------------------------------
@@ -205,13 +44,13 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_answers(tmp_path: Pat
     with hm.Ledger(place) as ledger:
         assert ledger.verify().sound
         kept = next(entry for entry in ledger.entries() if entry.kind == "released").content["release"]
-        again = ask(ledger, "asked long ago", 0.5)
+        again = ask_means(ledger, "asked long ago", 0.5)
         assert again.receipt is not None
         assert again.receipt.again
         assert again.value == kept["values"][0]
         assert ledger.dataset("d").spent.loss == Decimal("0.5")
         with pytest.raises(hm.BudgetExhausted):
-            ask(ledger, "something else", 0.75)
+            ask_means(ledger, "something else", 0.75)
         assert ledger.verify().sound
     with sqlite3.connect(place) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
@@ -226,7 +65,11 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
     with sqlite3.connect(place) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     connection.close()
-    for use in (lambda book: book.datasets(), lambda book: book.init("e", epsilon=1), lambda book: ask(book)):
+    for use in (
+        lambda book: book.datasets(),
+        lambda book: book.init("e", epsilon=1),
+        lambda book: ask_means(book),
+    ):
         with hm.Ledger(place) as ledger, pytest.raises(hm.InputError, match="a newer hubermean; upgrade"):
             use(ledger)
 
@@ -237,14 +80,14 @@ def test_an_older_database_is_brought_up_to_date(postgres: Server) -> None:
     url = postgres.new_database("older")
     with hm.Ledger(url) as ledger:
         ledger.init("d", epsilon=1)
-        first = ask(ledger, "asked long ago")
+        first = ask_means(ledger, "asked long ago")
         with ledger._store.writing() as rows:
             rows.execute("DROP TABLE hubermean_answers")
             rows.execute("DROP TRIGGER hubermean_append_only ON hubermean_entries")
             rows.execute("DROP FUNCTION hubermean_append_only()")
             rows.execute("UPDATE hubermean_schema SET version = 1")
         ledger.init("e", epsilon=1)
-        assert ask(ledger, "asked long ago") == first
+        assert ask_means(ledger, "asked long ago") == first
         assert ledger.verify().sound
     assert max(postgres_store._VERSIONS) == store.SCHEMA
 
@@ -256,7 +99,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(postgres: Serve
         held.datasets()
         with held._store.writing() as rows:
             rows.execute("UPDATE hubermean_schema SET version = version + 1")
-        for use in (hm.Ledger.datasets, ask, lambda book: book.init("e", epsilon=1)):
+        for use in (hm.Ledger.datasets, ask_means, lambda book: book.init("e", epsilon=1)):
             with pytest.raises(hm.InputError, match="a newer hubermean; upgrade"):
                 use(held)
 
@@ -274,7 +117,7 @@ def test_somebody_without_permission_is_not_told_that_the_ledger_is_damaged(post
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
     with hm.Ledger(url.replace(f"//{postgres.user}@", "//reader@")) as ledger:
         assert ledger.verify().sound
-        for use in (ask, lambda book: book.init("e", epsilon=1)):
+        for use in (ask_means, lambda book: book.init("e", epsilon=1)):
             with pytest.raises(hm.LedgerUnavailable, match="ask for SELECT, INSERT and UPDATE"):
                 use(ledger)
 
@@ -288,8 +131,8 @@ def test_a_database_may_have_any_encoding(postgres: Server, encoding: str) -> No
         connection.execute(f"CREATE DATABASE \"{name}\" ENCODING '{encoding}' TEMPLATE template0")
     opened(postgres.url(name))
     with hm.Ledger(postgres.url(name)) as ledger:
-        first = ask(ledger)
-        assert ask(ledger) == first
+        first = ask_means(ledger)
+        assert ask_means(ledger) == first
         if encoding == "LATIN1":
             with pytest.raises(hm.InputError, match="cannot hold a letter of this name"):
                 ledger.init("日本", epsilon=1)
@@ -331,7 +174,7 @@ def test_tables_of_a_database_that_do_not_keep_what_is_written_are_damage(
             rows.execute(statement)
         if drops:
             with pytest.raises(hm.LedgerDamaged, match="entry 2 is not kept as it is written"):
-                ask(ledger)
+                ask_means(ledger)
         assert [fault.what for fault in ledger.verify().faults] == [
             "one of its tables is a view, is not logged, or has rules or policies of its own"
         ]
@@ -356,10 +199,10 @@ def test_a_database_that_lost_its_version_or_the_row_that_writers_wait_for_is_da
 def test_a_clock_that_is_set_back_changes_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(place)
     with hm.Ledger(place) as ledger:
-        first = ask(ledger, "before")
+        first = ask_means(ledger, "before")
         monkeypatch.setattr(ledger_module, "_now", lambda: "1970-01-01T00:00:00+00:00")
-        ask(ledger, "after")
-        assert ask(ledger, "before") == first
+        ask_means(ledger, "after")
+        assert ask_means(ledger, "before") == first
         verification = ledger.verify()
         assert verification.sound
         assert any("set back before entry 4" in remark for remark in verification.remarks)
@@ -393,7 +236,7 @@ def test_a_cable_that_is_cut_during_a_commit(
             warnings.simplefilter("ignore", hm.NotRecorded)
             through = postgres.url(url.rsplit("/", 1)[1], port=cable.port)
             with hm.Ledger(through) as ledger, contextlib.suppress(hm.LedgerUnavailable):
-                value = ask(ledger).value
+                value = ask_means(ledger).value
     finally:
         cable.close()
     with hm.Ledger(url) as ledger:
@@ -433,19 +276,19 @@ def test_a_file_that_was_replaced_is_charged_in_its_new_place(tmp_path: Path) ->
     place = tmp_path / "l.sqlite"
     opened(str(place))
     with hm.Ledger(place) as held:
-        ask(held, "one")
+        ask_means(held, "one")
         held.close()
         shutil.copy(place, tmp_path / "copy.sqlite")
         held.dataset("d")
         os.replace(tmp_path / "copy.sqlite", place)
-        ask(held, "two", 0.5)
+        ask_means(held, "two", 0.5)
         with hm.Ledger(place) as other:
             assert other.dataset("d").spent.loss == Decimal("0.75")
             with pytest.raises(hm.BudgetExhausted):
-                ask(other, "three", 0.5)
+                ask_means(other, "three", 0.5)
         os.unlink(place)
         with pytest.raises(hm.InputError, match="there is no ledger"):
-            ask(held, "four")
+            ask_means(held, "four")
 
 
 def test_a_file_that_is_replaced_during_a_charge_lets_nothing_out(tmp_path: Path) -> None:
@@ -467,9 +310,9 @@ def test_a_file_that_is_replaced_during_a_charge_lets_nothing_out(tmp_path: Path
 
         store.writing = replaced
         with pytest.raises(hm.LedgerUnavailable, match="moved or replaced while it was written"):
-            ask(held)
-        assert kinds(str(place)) == ["opened"]
-        assert ask(held).receipt.entry == 3  # type: ignore[union-attr]
+            ask_means(held)
+        assert kinds_at(str(place)) == ["opened"]
+        assert ask_means(held).receipt.entry == 3  # type: ignore[union-attr]
 
 
 def test_a_file_of_two_names_is_not_charged(tmp_path: Path) -> None:
@@ -479,15 +322,15 @@ def test_a_file_of_two_names_is_not_charged(tmp_path: Path) -> None:
     os.link(place, other)
     for name in (place, other):
         with pytest.raises(hm.LedgerUnavailable, match="a second name"):
-            ask(str(name))
+            ask_means(str(name))
         with hm.Ledger(name) as ledger:
             assert ledger.verify().sound
     other.unlink()
     other.symlink_to(place)
     with hm.Ledger(place) as first, hm.Ledger(other) as second:
-        ask(first, "one", 0.75)
+        ask_means(first, "one", 0.75)
         with pytest.raises(hm.BudgetExhausted):
-            ask(second, "two", 0.75)
+            ask_means(second, "two", 0.75)
 
 
 def test_a_ledger_is_the_same_file_wherever_the_process_goes(
@@ -499,10 +342,10 @@ def test_a_ledger_is_the_same_file_wherever_the_process_goes(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     ledger.close()
-    ask(ledger)
+    ask_means(ledger)
     ledger.close()
     assert ledger.place == "l.sqlite"
-    assert kinds(str(tmp_path / "l.sqlite")) == ["opened", "charged", "released"]
+    assert kinds_at(str(tmp_path / "l.sqlite")) == ["opened", "charged", "released"]
 
 
 def test_a_commit_waits_for_the_disk(place: str) -> None:

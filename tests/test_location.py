@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 import scipy.optimize
@@ -18,90 +17,13 @@ from hubermean.errors import InputError
 from hubermean.location import (
     attainable_gradient,
     huber_location,
-    integer_gradient,
     integer_huber_location,
 )
 from hubermean.location.blocks import Problem
 from hubermean.location.certificate import certify
 from hubermean.location.direction import NEWTON_DIMENSION
 from hubermean.location.sweep import sweep
-
-
-def exact_minimisers(values, weights, thresholds) -> tuple[Fraction, Fraction]:
-    """All minimisers [first, last] of a one-dimensional Huber loss, in rationals, corner by corner."""
-    users = [
-        (Fraction(y), Fraction(a), Fraction(t))
-        for y, a, t in zip(
-            map(float, values),
-            map(float, np.broadcast_to(weights, len(values))),
-            map(float, np.broadcast_to(thresholds, len(values))),
-            strict=True,
-        )
-        if a > 0
-    ]
-    corners = sorted({y + side * t for y, _, t in users for side in (-1, 1)})
-    gradients = [sum(a * min(max(s - y, -t), t) for y, a, t in users) for s in corners]
-    after = next(k for k, g in enumerate(gradients) if g >= 0)
-    before = max(k for k, g in enumerate(gradients) if g <= 0)
-
-    def crossing(k: int) -> Fraction:
-        width, rise = corners[k + 1] - corners[k], gradients[k + 1] - gradients[k]
-        return corners[k] - gradients[k] * width / rise
-
-    first = corners[after] if gradients[after] == 0 else crossing(after - 1)
-    last = corners[before] if gradients[before] == 0 else crossing(before)
-    return first, last
-
-
-def exact_gradient(points, centre, weights, thresholds) -> list[mpmath.mpf]:
-    n, d = points.shape
-    total = [mpmath.mpf(0)] * d
-    for y, a, t in zip(points, np.broadcast_to(weights, n), np.broadcast_to(thresholds, n), strict=True):
-        offset = [c - mpmath.mpf(float(v)) for c, v in zip(centre, y, strict=True)]
-        r = mpmath.sqrt(mpmath.fsum(x * x for x in offset))
-        pull = mpmath.mpf(float(a)) * (mpmath.mpf(float(t)) / r if r > float(t) else 1)
-        total = [g + pull * x for g, x in zip(total, offset, strict=True)]
-    return total
-
-
-def precise_minimiser(points, start, weights, thresholds) -> mpmath.matrix:
-    """Newton in 60 digits from `start`; ends only at a gradient below 1e-40 of the total weight."""
-    n, d = points.shape
-    with mpmath.workdps(60):
-        centre = [mpmath.mpf(float(c)) for c in start]
-        for _ in range(60):
-            gradient = exact_gradient(points, centre, weights, thresholds)
-            if mpmath.norm(mpmath.matrix(gradient)) < mpmath.mpf(10) ** -40 * float(
-                np.sum(np.broadcast_to(weights, n))
-            ):
-                return mpmath.matrix(centre)
-            hessian = mpmath.zeros(d, d)
-            for y, a, t in zip(
-                points, np.broadcast_to(weights, n), np.broadcast_to(thresholds, n), strict=True
-            ):
-                x = mpmath.matrix([c - mpmath.mpf(float(v)) for c, v in zip(centre, y, strict=True)])
-                r = mpmath.norm(x)
-                if r <= float(t):
-                    hessian += float(a) * mpmath.eye(d)
-                else:
-                    hessian += float(a) * float(t) / r * (mpmath.eye(d) - x * x.T / r**2)
-            step = mpmath.lu_solve(hessian, mpmath.matrix(gradient))
-            centre = [c - s for c, s in zip(centre, step, strict=True)]
-    raise AssertionError("the high-precision oracle did not converge")
-
-
-def distance(point, truth: mpmath.matrix) -> float:
-    with mpmath.workdps(60):
-        return float(mpmath.norm(mpmath.matrix([mpmath.mpf(float(c)) for c in point]) - truth))
-
-
-def contaminated(seed: int, n: int, d: int, share: float, tail: str = "normal") -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    points = rng.normal(size=(n, d)) if tail == "normal" else rng.standard_cauchy(size=(n, d))
-    outliers = int(share * n)
-    points[:outliers] += 40.0 * rng.normal(size=(outliers, d)) + 15.0
-    return points
-
+from location_oracles import contaminated, distance, exact_minimisers, precise_minimiser
 
 # --- one column against independent solvers -------------------------------------------------------
 
@@ -486,91 +408,6 @@ def test_bad_input_is_refused(points, options):
 def test_results_do_not_show_private_numbers():
     assert repr(huber_location([1.5, 2.5], thresholds=3.0)) == "HuberLocation()"
     assert repr(integer_huber_location([1, 2], thresholds=3)) == "IntegerHuberLocation()"
-
-
-# --- integers -------------------------------------------------------------------------------------
-
-USERS = st.lists(
-    st.tuples(st.integers(-30, 30), st.integers(0, 4), st.integers(1, 12)), min_size=1, max_size=12
-).filter(lambda users: any(a > 0 for _, a, _ in users))
-
-
-def brute_gradient(users, s: int) -> int:
-    return sum(a * min(max(s - y, -t), t) for y, a, t in users)
-
-
-@given(USERS)
-@settings(max_examples=500, deadline=None)
-def test_integer_solver_matches_brute_force(users):
-    y, a, t = (np.array(column) for column in zip(*users, strict=True))
-    found = integer_huber_location(y, weights=a, thresholds=t)
-    grid = range(-45, 46)
-    assert found.lower == min(s for s in grid if brute_gradient(users, s) >= 0)
-    assert found.upper == max(s for s in grid if brute_gradient(users, s) <= 0)
-    first, last = exact_minimisers(y, a, t)
-    assert (found.first, found.last, found.point) == (first, last, (first + last) / 2)
-    for s in (-45, 0, 13):
-        assert integer_gradient(y, s, weights=a, thresholds=t) == brute_gradient(users, s)
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 2**40), st.integers(1, 2**62 - 1)),
-        min_size=1,
-        max_size=9,
-    ).filter(lambda users: any(a > 0 for _, a, _ in users))
-)
-@settings(max_examples=300, deadline=None)
-def test_integer_solver_does_not_overflow(users):
-    y, a, t = (np.array(column) for column in zip(*users, strict=True))
-    found = integer_huber_location(y, weights=a, thresholds=t)
-    low, up = found.lower, found.upper
-    assert brute_gradient(users, low) >= 0 > brute_gradient(users, low - 1)
-    assert brute_gradient(users, up) <= 0 < brute_gradient(users, up + 1)
-    assert low <= up + 1
-    # G is linear between the corners around a zero, so it vanishes exactly at both ends.
-    assert brute_gradient(users, found.first) == 0 == brute_gradient(users, found.last)
-    assert integer_gradient(y, low, weights=a, thresholds=t) == brute_gradient(users, low)
-
-
-def test_integer_sums_beyond_64_bits_over_many_blocks():
-    n = 150_001
-    y = np.where(np.arange(n) % 2 == 0, 2**62, -(2**62))
-    found = integer_huber_location(y, weights=np.full(n, 2**40), thresholds=2**62 - 1)
-    # One more user above: the flat part between the clusters is tilted by 2^40 (2^62 - 1) towards +2^62.
-    more, fewer, t = n // 2 + 1, n // 2, 2**62 - 1
-    assert found.point == 2**62 - Fraction(fewer * t, more)
-    total = integer_gradient(y, 2**62, weights=np.full(n, 2**40), thresholds=t)
-    assert total == 2**40 * fewer * t
-
-
-def test_integer_and_float_solvers_agree():
-    rng = np.random.default_rng(3)
-    values = np.round(rng.standard_cauchy(30_000) * 1000).astype(np.int64)
-    weights, thresholds = rng.integers(0, 5, 30_000), rng.integers(1, 3000, 30_000)
-    exact = integer_huber_location(values, weights=weights, thresholds=thresholds)
-    found = huber_location(values, weights=weights, thresholds=thresholds)
-    assert abs(Fraction(found.point) - exact.point) <= Fraction(found.error_bound)
-
-
-@pytest.mark.parametrize(
-    ("values", "options"),
-    [
-        ([1.0], {"thresholds": 1}),
-        ([1], {"thresholds": 0}),
-        ([1], {"thresholds": 2**62}),
-        ([1], {"thresholds": 1.5}),
-        ([2**62 + 1], {"thresholds": 1}),
-        ([2**64], {"thresholds": 1}),
-        ([1], {"thresholds": 1, "weights": [0]}),
-        ([1, 2], {"thresholds": 1, "weights": [1, -1]}),
-        ([1, 2], {"thresholds": [1, 1, 1]}),
-        (np.zeros(0, dtype=np.int64), {"thresholds": 1}),
-    ],
-)
-def test_bad_integer_input_is_refused(values, options):
-    with pytest.raises(InputError):
-        integer_huber_location(values, **options)
 
 
 @pytest.mark.parametrize(

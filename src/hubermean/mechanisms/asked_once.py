@@ -27,12 +27,11 @@ def each_part_at_once(table: PrivateTable, looks: Sequence[Look]) -> list[list[A
     return [[part[place] for part in parts] for place in range(len(looks))]
 
 
-class AskedOnce:
-    """Keeps what parts answered, by what they were asked; private, and gone with the law that asked."""
+class SameUsers:
+    """The users of a table, of whom only the way to ask is another; a subclass says which."""
 
     def __init__(self, table: PrivateTable) -> None:
         self._table = table
-        self._answers: dict[bytes, list[Any]] = {}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -50,6 +49,17 @@ class AskedOnce:
     def held_up_to(self) -> int | None:
         return self._table.held_up_to
 
+    def collected(self) -> UserTable:
+        return self._table.collected()
+
+
+class AskedOnce(SameUsers):
+    """Keeps what parts answered, by what they were asked; private, and gone with the law that asked."""
+
+    def __init__(self, table: PrivateTable) -> None:
+        super().__init__(table)
+        self._answers: dict[bytes, list[Any]] = {}
+
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         (answers,) = self.answers_to([look])
         return answers
@@ -61,9 +71,6 @@ class AskedOnce:
         if new:
             self._answers.update(zip(new, each_part_at_once(self._table, list(new.values())), strict=True))
         return [self._answers[key] for key in asked]
-
-    def collected(self) -> UserTable:
-        return self._table.collected()
 
 
 @dataclass(frozen=True, repr=False)

@@ -92,7 +92,7 @@ class MarginPlan:
         A deep margin asks for users far inside their threshold, hence for a wider threshold: the noise is compared
         as it would be for a threshold widened by as much.
         """
-        for reserve in _reserves(geometry, weight, weight_cap) if in_parts else (0.0,):
+        for reserve in _depth_reserves(geometry, weight, weight_cap) if in_parts else (0.0,):
             plans = []
             for test in _tests(epsilon, delta, geometry.dimension):
                 plan = cls._of_test(
@@ -198,7 +198,7 @@ class MarginPlan:
         return solved and deep.weight_beyond(self._depth_after(changes)) >= self.curvature + extra
 
 
-def _reserves(geometry: Geometry, weight: TotalWeight, weight_cap: int) -> tuple[float, ...]:
+def _depth_reserves(geometry: Geometry, weight: TotalWeight, weight_cap: int) -> tuple[float, ...]:
     """What to try for a reserve, the best first. In one column a search is short without (proofs/huber-location.md,
     2.7)."""
     few = weight.low < _USERS_WITH_RESERVE * weight_cap

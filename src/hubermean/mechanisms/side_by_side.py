@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from fractions import Fraction
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from hubermean.mechanisms.asked_once import Look, each_part_at_once
+from hubermean.mechanisms.asked_once import Look, SameUsers, each_part_at_once
 from hubermean.threads import wait_for
 from hubermean.user_table import PrivateTable, UserTable
 
@@ -117,33 +116,15 @@ class _Search(Thread, Generic[T]):
         return answers
 
 
-class _Waiting:
+class _Waiting(SameUsers):
     """The table as a search sees it: it waits for its answers. What a search made may ask when that is over, too."""
 
     def __init__(self, table: PrivateTable, ask: Callable[[Look], list[Any]]) -> None:
-        self._table, self._ask = table, ask
+        super().__init__(table)
+        self._ask = ask
 
     def wait_no_more(self) -> None:
         self._ask = self._table.each_part
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self._table.columns
-
-    @property
-    def n_users(self) -> int:
-        return self._table.n_users
-
-    @property
-    def limits(self) -> tuple[Fraction, ...]:
-        return self._table.limits
-
-    @property
-    def held_up_to(self) -> int | None:
-        return self._table.held_up_to
-
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         return self._ask(look)
-
-    def collected(self) -> UserTable:
-        return self._table.collected()
