@@ -16,6 +16,8 @@ from scipy import stats
 
 from hubermean.noise import LARGEST_SCALE, NoiseLaw, SystemNoise
 from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.noise.many import Kind
+from hubermean.noise.system import MANY
 
 N = 20_000
 SIGNIFICANCE = 1e-6
@@ -42,14 +44,46 @@ def p_value(draws: list[int], pmf: Pmf, reach: int) -> float:
     return float(stats.chisquare(observed, expected).pvalue)
 
 
-@pytest.mark.parametrize("source", [SystemNoise(), InsecureSeededNoise(7)], ids=["system", "seeded"])
+class FewAtATime(SystemNoise):
+    """Draws that are asked for in small numbers, which another sampler makes."""
+
+    def _draw(self, kind: Kind, scale: float, size: int) -> list[int]:
+        few = MANY - 1
+        draw = super()._draw
+        return [k for start in range(0, size, few) for k in draw(kind, scale, min(few, size - start))]
+
+
+SOURCES = pytest.mark.parametrize(
+    "source",
+    [SystemNoise(), FewAtATime(), InsecureSeededNoise(7)],
+    ids=["system", "few at a time", "seeded"],
+)
+
+
+@SOURCES
 def test_small_scales_follow_the_discrete_law(source: SystemNoise | InsecureSeededNoise) -> None:
     assert p_value(source.discrete_laplace(2.5, N), laplace_pmf(2.5), 8) > SIGNIFICANCE
     if source.secure:  # the seeded one rounds a continuous Gaussian: right for the large scales it is used at
         assert p_value(source.discrete_gaussian(2.5, N), gaussian_pmf(2.5), 6) > SIGNIFICANCE
 
 
-@pytest.mark.parametrize("source", [SystemNoise(), InsecureSeededNoise(7)], ids=["system", "seeded"])
+class FewAtATime(SystemNoise):
+    """Draws that are asked for in small numbers, which another sampler makes."""
+
+    def _draw(self, kind: Kind, scale: float, size: int) -> list[int]:
+        few = MANY - 1
+        draw = super()._draw
+        return [k for start in range(0, size, few) for k in draw(kind, scale, min(few, size - start))]
+
+
+SOURCES = pytest.mark.parametrize(
+    "source",
+    [SystemNoise(), FewAtATime(), InsecureSeededNoise(7)],
+    ids=["system", "few at a time", "seeded"],
+)
+
+
+@SOURCES
 def test_large_scales_follow_the_continuous_law(source: SystemNoise | InsecureSeededNoise) -> None:
     scale = 2.0**40
     for draws, law in (

@@ -1,0 +1,55 @@
+"""Bounds on exponentials, as tight as asked for, in integers alone."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+_SMALL_BITS = 8  # arguments of the series are at most 2^-8: few terms, and few squarings more
+
+
+def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
+    """(low, high) with low <= 2^bits exp(-exponent) <= high, for exponent >= 0; they differ by two at most.
+
+    exp(-x) = exp(-x / 2^r)^(2^r) with a small x / 2^r. Every step rounds down for low and up for high.
+
+    >>> low, high = exponential_bounds(Fraction(1), 64)
+    >>> low / 2**64, high - low
+    (0.36787944117144233, 1)
+    """
+    if exponent < 0:
+        raise ValueError("exp(-exponent) must be at most 1")
+    halvings = _ceil(exponent.numerator, exponent.denominator).bit_length() + _SMALL_BITS
+    work = bits + halvings + 16  # each squaring may double the error
+    numerator, denominator = exponent.numerator << work, exponent.denominator << halvings
+    low = _exp_below(_ceil(numerator, denominator), work)
+    high = _exp_above(numerator // denominator, work)
+    for _ in range(halvings):
+        low, high = low * low >> work, _ceil(high * high, 1 << work)
+    return low >> (work - bits), min(_ceil(high, 1 << (work - bits)), 1 << bits)
+
+
+def _exp_below(x: int, bits: int) -> int:
+    """At most 2^bits exp(-x / 2^bits): one over a series that is rounded up, with a bound on what it leaves out."""
+    one = 1 << bits
+    total, term, place = one, one, 0
+    while term > 1:
+        place += 1
+        term = _ceil(term * x, place << bits)
+        total += term
+    # The terms at least halve, so those that were left out are together at most the last.
+    return (one << bits) // (total + term)
+
+
+def _exp_above(x: int, bits: int) -> int:
+    """At least 2^bits exp(-x / 2^bits): one over a series that is rounded down and cut off."""
+    one = 1 << bits
+    total, term, place = one, one, 0
+    while term > 0:
+        place += 1
+        term = term * x // (place << bits)
+        total += term
+    return _ceil(one << bits, total)
+
+
+def _ceil(numerator: int, denominator: int) -> int:
+    return -(-numerator // denominator)
