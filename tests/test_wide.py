@@ -23,7 +23,7 @@ from hubermean.location.rows import BLOCK_ELEMENTS
 from hubermean.mechanisms import Clipped, Exact, Request, Smooth, Winsorized
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.relations import Neighbors
-from hubermean.user_table import HeldMeans, UserTable
+from hubermean.user_table import HeldMeans, UserTable, looked_through
 
 SEEDED = 17
 MECHANISMS: list[Any] = [
@@ -200,9 +200,19 @@ def test_rows_that_are_passed_over_are_those_that_all_of_it_would_leave_alone(
     with np.errstate(over="ignore"):
         means = (directions * lengths[:, np.newaxis]).astype(dtype)
     means = means[np.isfinite(means).all(axis=1)]
-    quick = [Rows.within_ball(row[np.newaxis], radius).factors for row in means]
-    monkeypatch.setattr("hubermean.location.rows._surely_within", lambda rows, radius: False)
-    assert quick == [Rows.within_ball(row[np.newaxis], radius).factors for row in means]
+    finite, squares = looked_through(means)
+    assert finite.all()
+    some = np.arange(len(means))[::-2]
+    quick = [
+        [float(Rows.within_ball(row[np.newaxis], radius).factors[0]) for row in means],
+        Rows.within_ball(means, radius).factors.tolist(),
+        Rows.within_ball(means, radius, squares=squares).factors.tolist(),
+    ]
+    of_some = Rows.within_ball(means, radius, chosen=some, squares=squares).factors.tolist()
+    monkeypatch.setattr("hubermean.location.rows._few_squares_lost", lambda *_: False)
+    whole = Rows.within_ball(means, radius).factors.tolist()
+    assert quick == [whole] * 3
+    assert of_some == [whole[place] for place in some]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])

@@ -97,9 +97,10 @@ class UserTable:
             raise InputError("means must have shape (n,) or (n, d), one row per user")
         n_users, dimension = array.shape
         records = _record_counts(counts, n_users)
-        used = np.where(finite_rows(array), records, 0)
+        finite, squares = looked_through(array)
+        used = np.where(finite, records, 0)
         names = ("mean",) if dimension == 1 else tuple(f"mean_{column}" for column in range(dimension))
-        return cls(columns=names, sums=HeldMeans(array, used), counts=used, records=records)
+        return cls(columns=names, sums=HeldMeans(array, used, squares), counts=used, records=records)
 
     @property
     def n_users(self) -> int:
@@ -125,6 +126,10 @@ class UserTable:
         for column, sums in enumerate(self.sums):
             array[:, column] = sums.means(self.counts)
         return array
+
+    def row_squares(self) -> NDArray[np.float64] | None:
+        """About the sum of squares of each row of `matrix`, as `hubermean.row_squares` makes it, where it is held."""
+        return self.sums.squares if isinstance(self.sums, HeldMeans) else None
 
     def column_means(self, column: int) -> NDArray[np.float64]:
         """As `matrix`, of one column, as floats."""
@@ -166,7 +171,7 @@ class UserTable:
             return self
         counts = self.counts[share]
         if isinstance(self.sums, HeldMeans):
-            sums: Sequence[ExactSums] = HeldMeans(self.sums.array[share], counts)
+            sums: Sequence[ExactSums] = self.sums.part(share, counts)
         else:
             sums = tuple(one.part(share) for one in self.sums)
         return UserTable(columns=self.columns, sums=sums, counts=counts, records=self.records[share])
@@ -202,10 +207,18 @@ class HeldMeans(Sequence[ExactSums]):
     The integers of all columns would take several times the memory of the means.
     """
 
-    def __init__(self, array: NDArray[Any], counts: IntArray) -> None:
+    def __init__(
+        self, array: NDArray[Any], counts: IntArray, squares: NDArray[np.float64] | None = None
+    ) -> None:
         self.array = array.view()
         self.array.flags.writeable = False
+        self.squares = squares
         self._counts = counts
+
+    def part(self, share: slice, counts: IntArray) -> HeldMeans:
+        """Of users in succession, whose counts these are."""
+        squares = None if self.squares is None else self.squares[share]
+        return HeldMeans(self.array[share], counts, squares)
 
     def __len__(self) -> int:
         return int(self.array.shape[1])
@@ -236,27 +249,31 @@ class HeldMeans(Sequence[ExactSums]):
         return ExactSums(encoding=BINARY, high=high, low=low)
 
 
-def finite_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether all numbers of a row are finite as floats, in blocks of rows."""
+def looked_through(array: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None]:
+    """(whether all numbers of a row are finite as floats, the sum of its squares or None), in one pass, in blocks.
+
+    The squares are those of `row_squares`, for the types that it takes.
+    """
     n_users, dimension = array.shape
     finite = np.ones(n_users, dtype=bool)
     if array.dtype.kind != "f":
-        return finite
+        return finite, None
+    squares = np.empty(n_users) if array.dtype in (np.float32, np.float64) else None
     rows = max(1, _BLOCK_ELEMENTS // dimension)
 
     def look(share: slice) -> None:
         for start in range(share.start, share.stop, rows):
-            block = slice(start, min(start + rows, share.stop))
-            finite[block] = _finite(array[block])
+            window = slice(start, min(start + rows, share.stop))
+            finite[window] = _finite(array[window], None if squares is None else squares[window])
 
     shared_out(look, n_users, dimension)
-    return finite
+    return finite, squares
 
 
-def _finite(block: NDArray[Any]) -> NDArray[np.bool_]:
-    if block.dtype in (np.float32, np.float64):
+def _finite(block: NDArray[Any], squares: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    if squares is not None:
         # That sum may also be too large, so then all numbers are looked at.
-        found: NDArray[np.bool_] = np.isfinite(row_squares(block, np.empty(len(block))))
+        found: NDArray[np.bool_] = np.isfinite(row_squares(block, squares))
         doubtful = np.flatnonzero(~found)
         found[doubtful] = np.isfinite(block[doubtful]).all(axis=1)
         return found

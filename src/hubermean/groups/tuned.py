@@ -169,7 +169,7 @@ def count_for_groups(steps: PreparedTuned, division: Division, facts: PublicFact
 
 def _deviations(found: Found, groups: int, request: Request, division: Division, facts: PublicFacts) -> float:
     """How far bounds should lie from the place, for groups of the average weight."""
-    unit = replace(facts, columns=tuple(replace(one, limit=one.limit + 2) for one in facts.columns))
+    unit = replace(facts, columns=tuple(one._replace(limit=one.limit + 2) for one in facts.columns))
     cap = None if request.per == "user" else found.cap
     mechanism = Clipped(bounds=(-1.0, 1.0), record_cap=cap, centred=True, changes=division.changes)
     prepared = mechanism.prepare(request, unit)

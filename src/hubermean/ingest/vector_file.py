@@ -26,7 +26,7 @@ from hubermean.ingest.scratch import scratch_folder
 from hubermean.ingest.session import quietly
 from hubermean.threads import at_once, most_at_once
 from hubermean.unsafe_timings import stage
-from hubermean.user_table import HeldMeans, IntArray, UserTable, finite_rows
+from hubermean.user_table import HeldMeans, IntArray, UserTable, looked_through
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,15 +159,18 @@ def _table(file: VectorFile, scratch: str) -> UserTable:
     if _marks(file.files.paths) != before:  # ids and vectors may be of different records
         raise ValueError("a file has changed")
     counts = records.copy()
-    usable = finite_rows(places)
+    usable, _ = looked_through(places)
     stop = 0
     for code in np.flatnonzero(records > 1).tolist():
         start, stop = stop, stop + int(records[code])
         mine = start + np.flatnonzero(usable[start:stop])
         counts[code] = len(mine)
         _average(places, mine, means[code])
-    counts = np.where(finite_rows(means), counts, 0)
-    return UserTable(columns=file.columns, sums=HeldMeans(means, counts), counts=counts, records=records)
+    finite, squares = looked_through(means)
+    counts = np.where(finite, counts, 0)
+    return UserTable(
+        columns=file.columns, sums=HeldMeans(means, counts, squares), counts=counts, records=records
+    )
 
 
 def _marks(paths: Sequence[str]) -> list[tuple[int, int, int]]:

@@ -12,22 +12,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import numpy.typing as npt
 
 from hubermean.errors import InputError
 from hubermean.location.blocks import SLACK, UNIT, Problem, length
 from hubermean.location.certificate import certify
 from hubermean.location.direction import Directions
-from hubermean.location.rows import BLOCK_ELEMENTS, Floats, Rows
+from hubermean.location.rows import Floats, Rows
+from hubermean.location.start import mean, medians
 from hubermean.location.sweep import Sweep, sweep
 
 # Candidates tried along one direction before the step that cannot fail is taken.
 LINE_TRIES = 8
 # Share of |gradient|^2 / total weight that a candidate must be certified to win (proof 2.2).
 SUFFICIENT = 1.0 / 16.0
-# The sample that the start is taken from: so many users at most, fewer where rows are long, but never very few.
-SAMPLE_ROWS, SAMPLE_ELEMENTS, SAMPLE_LEAST = 4096, 2**20, 32
+# A mean from which the users pull with less than this share of their weight is too far from most of them to start at.
+_NEAR_MOST = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +121,21 @@ def huber_location(
 
 
 def _descend(problem: Problem, tolerance: float) -> tuple[Sweep, int]:
-    """Iterate until the gradient is below the tolerance or the floor; progress is guaranteed (proof 2.4)."""
+    """Iterate until the gradient is below the tolerance or the floor; progress is guaranteed (proof 2.4).
+
+    Where everyone is within the threshold of the mean (the paper's common case) the first look confirms it.
+    """
     directions = Directions(problem.dimension)
-    here = sweep(problem, _start(problem), hessian=directions.uses_hessian)
+
+    def is_over(here: Sweep) -> bool:
+        return here.norm_bound <= tolerance or here.norm <= here.floor
+
+    here = sweep(problem, mean(problem), hessian=directions.uses_hessian)
+    if not is_over(here) and here.pull < _NEAR_MOST * problem.total_weight:
+        elsewhere = sweep(problem, medians(problem), hessian=directions.uses_hessian)
+        here = min(here, elsewhere, key=lambda one: one.norm)
     record, iterations = here.norm, 0
-    while here.norm_bound > tolerance and here.norm > here.floor:
+    while not is_over(here):
         there = _line_step(problem, directions, here, record)
         if there is None:
             # The majoriser's minimiser, a Weiszfeld step: decreases the loss by itself (proof 2.1, 2.3).
@@ -188,39 +198,3 @@ def decreases(here: Sweep, there: Sweep, *, total_weight: float) -> bool:
     # All divided by |gradient|, so that no square leaves the range of floats.
     quadratic = change * (change / here.norm) / (2.0 * total_weight * SLACK)
     return bool(linear / here.norm + quadratic >= SLACK * SUFFICIENT * here.norm / total_weight)
-
-
-def sample_size(dimension: int) -> int:
-    """How many users are enough to find a start from."""
-    return min(SAMPLE_ROWS, max(SAMPLE_LEAST, SAMPLE_ELEMENTS // dimension))
-
-
-def _start(problem: Problem) -> Floats:
-    """Coordinate-wise weighted median of a spread-out sample: far outliers cannot move it far.
-
-    Any start is correct. If everyone is within its threshold of it, the first step is to the weighted mean
-    (the paper's common case): one pass to find it and one to confirm it.
-    """
-    n, d = problem.points.shape
-    most = sample_size(d)
-    if problem.weights is None:
-        chosen = np.arange(0, n, -(-n // most))
-        masses = np.ones(chosen.size)
-    else:
-        users = np.flatnonzero(problem.weights)
-        chosen = users[:: -(-users.size // most)]
-        # A user who outweighs everyone must not be missed by the sample.
-        chosen = np.union1d(chosen, [np.argmax(problem.weights)])
-        masses = problem.weights[chosen]
-    sample = problem.points[chosen]
-    width = max(1, BLOCK_ELEMENTS // chosen.size)
-    return np.concatenate([_medians(sample[:, left : left + width], masses) for left in range(0, d, width)])
-
-
-def _medians(sample: Floats, masses: Floats) -> Floats:
-    """The weighted median of each column."""
-    order = np.argsort(sample, axis=0, kind="stable")
-    below = np.cumsum(masses[order], axis=0)
-    middle = np.argmax(below >= 0.5 * below[-1], axis=0)
-    columns = np.arange(sample.shape[1])
-    return np.asarray(sample[order[middle, columns], columns])

@@ -58,12 +58,27 @@ class Rows:
     factors: Floats | None = None
 
     @classmethod
-    def within_ball(cls, array: npt.NDArray[Any], radius: float, *, chosen: Positions | None = None) -> Self:
-        """The chosen rows, finite, those farther than `radius` from 0 shrunk to it up to rounding; one pass."""
+    def within_ball(
+        cls,
+        array: npt.NDArray[Any],
+        radius: float,
+        *,
+        chosen: Positions | None = None,
+        squares: Floats | None = None,
+    ) -> Self:
+        """The chosen rows, finite, those farther than `radius` from 0 shrunk to it up to rounding; one pass.
+
+        `squares`, what `row_squares` makes of all rows, saves the pass over those that are surely within.
+        """
         rows = cls(array=array, chosen=chosen)
         n, d = rows.shape
-        shrunk = shared_out(lambda share: rows.part(share)._factors(radius), n, d)
-        return cls(array=array, chosen=chosen, factors=np.concatenate(shrunk))
+        factors, doubtful = np.ones(n), np.arange(n)
+        if squares is not None and _few_squares_lost(array.dtype, d, radius):
+            doubtful = np.flatnonzero(~_surely_within(squares if chosen is None else squares[chosen], radius))
+            rows = cls(array=array, chosen=doubtful if chosen is None else chosen[doubtful])
+        found = shared_out(lambda share: rows.part(share)._factors(radius), len(doubtful), d)
+        factors[doubtful] = np.concatenate(found)
+        return cls(array=array, chosen=chosen, factors=factors)
 
     def _factors(self, radius: float) -> Floats:
         """What brings each row into the ball; 1 for those that are in it."""
@@ -71,9 +86,10 @@ class Rows:
         factors = np.ones(n)
         size = min(max(n, 1), block_rows(d))
         buffer = np.empty((size, d))
+        quick = _few_squares_lost(self.array.dtype, d, radius)
         for start in range(0, n, size):
             window = slice(start, min(start + size, n))
-            if _surely_within(self._stored(window), radius):
+            if quick and _surely_within(_squares(self._stored(window)), radius).all():
                 continue
             part = self.read(window, buffer)
             squares = np.clip(part, -_HUGE, _HUGE, out=buffer[: len(part)])
@@ -141,19 +157,25 @@ class Rows:
         return self.array[positions]
 
 
-def _surely_within(rows: npt.NDArray[Any], radius: float) -> bool:
-    """Whether every row is so far inside the ball that no way of adding its squares could find it outside.
+def _surely_within(squares: Floats, radius: float) -> npt.NDArray[np.bool_]:
+    """Which rows are so far inside the ball that no way of adding their squares could find them outside.
 
     In single precision, too, a sum of squares is off by less than one part in 2^7, however it is added
-    (`row_squares`), and by less than the smallest normal number for every square that is lost: with half of the radius
-    squared to spare, neither matters. What is no number is not within.
+    (`row_squares`), and by less than the smallest normal number for every square that is lost
+    (`_few_squares_lost`): with half of the radius squared to spare, neither matters. What is no number is not within.
     """
-    if rows.dtype not in (np.float32, np.float64):
+    return np.asarray(squares <= 0.75 * (0.5 * radius * radius))
+
+
+def _few_squares_lost(dtype: npt.DTypeLike, columns: int, radius: float) -> bool:
+    """Whether all squares that a product in this precision may lose are little beside the radius."""
+    if dtype not in (np.float32, np.float64):
         return False
-    half, d = 0.5 * radius * radius, rows.shape[1]
-    if not half > 2.0**6 * d * float(np.finfo(rows.dtype).tiny):
-        return False
-    return bool((row_squares(rows, np.empty(len(rows))) <= 0.75 * half).all())
+    return 0.5 * radius * radius > 2.0**6 * columns * float(np.finfo(np.dtype(dtype)).tiny)
+
+
+def _squares(rows: npt.NDArray[Any]) -> Floats:
+    return row_squares(rows, np.empty(len(rows)))
 
 
 def _sum_over_columns(terms: Floats) -> Floats:

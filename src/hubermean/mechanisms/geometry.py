@@ -152,7 +152,7 @@ class Geometry:
         """
         usable = np.flatnonzero(table.counts > 0)
         chosen = None if len(usable) == table.n_users else usable
-        points = Rows.within_ball(table.matrix(), self.clamp, chosen=chosen)
+        points = Rows.within_ball(table.matrix(), self.clamp, chosen=chosen, squares=table.row_squares())
         if cap == 1:
             return points, None
         return points, user_weights(table, request, cap)[usable]

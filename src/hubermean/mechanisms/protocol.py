@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -72,8 +72,7 @@ class Known:
                 raise InputError(f"{one.name} is not used by mechanism {of!r}; leave it out")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(NamedTuple):
     """A value column: its name, and the largest magnitude its encoding can hold."""
 
     name: str
@@ -129,9 +128,7 @@ class PublicFacts:
             raise InputError(
                 f"{neighbors.value!r} takes users on one machine; use neighbors='replace-user' or 'add-remove'"
             )
-        columns = tuple(
-            Column(name=name, limit=limit) for name, limit in zip(table.columns, table.limits, strict=True)
-        )
+        columns = tuple(map(Column._make, zip(table.columns, table.limits, strict=True)))
         return cls(
             columns=columns,
             n_users=table.n_users if neighbors.users_are_public else None,
