@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -55,7 +56,7 @@ class NoisySum:
             # Draws of one law together: a sampler is slow to start.
             runs = itertools.groupby(self.noise)
             extra = [more for law, run in runs for more in law.draw(noise, sum(1 for _ in run))]
-        return [int(place) + more for place, more in zip(self.position, extra, strict=True)]
+        return list(itertools.starmap(operator.add, zip(map(int, self.position), extra, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -89,7 +89,7 @@ class Rows:
         quick = _few_squares_lost(self.array.dtype, d, radius)
         for start in range(0, n, size):
             window = slice(start, min(start + size, n))
-            if quick and _surely_within(_squares(self._stored(window)), radius).all():
+            if quick and _surely_within(_squares(self.stored(window)), radius).all():
                 continue
             part = self.read(window, buffer)
             squares = np.clip(part, -_HUGE, _HUGE, out=buffer[: len(part)])
@@ -133,7 +133,7 @@ class Rows:
 
         `buffer` has at least as many rows as are asked for. What is returned is for reading.
         """
-        part = self._stored(which)
+        part = self.stored(which)
         factors = np.ones(0) if self.factors is None else self.factors[which]
         far = np.flatnonzero(factors != 1.0)
         if part.dtype == np.float64 and far.size == 0:
@@ -145,7 +145,12 @@ class Rows:
             filled[far] = np.clip(filled[far], -_HUGE, _HUGE) * factors[far, np.newaxis]
         return filled
 
-    def _stored(self, which: slice | Positions) -> npt.NDArray[Any]:
+    def are_as_stored(self, which: slice | Positions) -> bool:
+        """Whether nothing has to be done to these rows but to make floats of their numbers."""
+        return self.factors is None or bool((self.factors[which] == 1.0).all())
+
+    def stored(self, which: slice | Positions) -> npt.NDArray[Any]:
+        """Some of the rows as they are in the array, whatever is to be done to them."""
         if self.chosen is None:
             return self.array[which]
         positions = self.chosen[which]

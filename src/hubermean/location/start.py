@@ -33,12 +33,12 @@ def _sum(problem: Problem) -> Floats:
     buffer, total = np.empty((size, d)), np.zeros(d)
     for start in range(0, n, size):
         window = slice(start, min(start + size, n))
-        rows = problem.points.read(window, buffer)
-        total += (
-            np.add.reduce(rows, axis=0)
-            if problem.weights is None
-            else strip_sum(problem.weights[window], rows)
-        )
+        if problem.weights is not None:
+            total += strip_sum(problem.weights[window], problem.points.read(window, buffer))
+        elif problem.points.are_as_stored(window):
+            total += np.add.reduce(problem.points.stored(window), axis=0, dtype=np.float64)
+        else:
+            total += np.add.reduce(problem.points.read(window, buffer), axis=0)
     return total
 
 

@@ -154,7 +154,7 @@ class MarginPlan:
     def position(self, located: Located) -> list[int]:
         """The centre in grid units."""
         centre = self._searched(located).centre
-        return [int(place) for place in np.rint(centre / 2.0**self.exponent)]
+        return list(map(int, np.rint(centre / 2.0**self.exponent).tolist()))
 
     def margin(self, located: Located, geometry: Geometry) -> int:
         """kappa(D), counted up to the margin from which on the test is passed for sure.
