@@ -53,7 +53,8 @@ def main() -> None:
 
 @contextmanager
 def counted_passes() -> Iterator[list[None]]:
-    """Over all users: two that look whether their numbers are finite and near, and those of the solver."""
+    """Over all users: one that looks whether their numbers are finite and near, one for their mean, and those of the
+    solver."""
     passes: list[None] = [None, None]
     plain = solver.sweep
 

@@ -58,9 +58,12 @@ def test_bounds_on_exponentials_are_tight_and_on_their_sides(exponent: str, bits
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_chance_exceeds_one_and_floats_are_near_it(kind: Kind, scale: float) -> None:
-    shells = many._shells(kind, scale)
+    shells = many._Shells.of(kind, scale)
     tail = len(shells.ends) - 1
     assert int(shells.ends[-1]) <= 2**62
+    assert (
+        potential(kind, scale, tail << shells.bits) >= 44 > potential(kind, scale, (tail - 1) << shells.bits)
+    )
     with mpmath.workprec(300):
         for shell in {*range(0, tail, max(tail // 25, 1)), tail - 1}:
             inside = np.unique(np.array([0, 1, (1 << shells.bits) // 3, (1 << shells.bits) - 1]))
@@ -108,20 +111,19 @@ def test_the_law_of_large_scales(kind: Kind, scale: float) -> None:
 
 @pytest.fixture
 def early_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table so short that the tail is drawn from often; the proof holds of it, too, for these scales."""
-    monkeypatch.setattr(many, "_LEAST_IN_TABLE", 1)
-    monkeypatch.setattr(many, "_shells", many._shells.__wrapped__)
+    """A table so short that the tail is drawn from often; the proof holds of it, too."""
+    monkeypatch.setattr(many, "_LAST_EXPONENT", 1)
 
 
 @pytest.mark.usefixtures("early_tail")
 @pytest.mark.parametrize("scale", [0.3, 2.5, 9.7])
 @pytest.mark.parametrize("kind", KINDS)
 def test_table_and_tail_are_one_law(kind: Kind, scale: float) -> None:
-    shells = many._shells(kind, scale)
-    draws = many_draws(seeded(5), kind, scale, N)
+    shells = many._Shells.of(kind, scale)
+    draws = many_draws(seeded(5), kind, scale, N // 4)  # the tail is drawn one by one
     beyond = (len(shells.ends) - 1) << shells.bits
     if scale > 1:
-        assert np.count_nonzero(np.abs(draws) >= beyond) > 0.05 * N
+        assert np.count_nonzero(np.abs(draws) >= beyond) > 0.05 * len(draws)
     reach = math.ceil(2.5 * scale)
     assert p_value(draws, kind, scale, -reach, reach) > SIGNIFICANCE
     assert p_value(draws, kind, scale, beyond, beyond + 3) > SIGNIFICANCE
@@ -129,7 +131,7 @@ def test_table_and_tail_are_one_law(kind: Kind, scale: float) -> None:
 
 def test_a_coin_that_is_undecided_is_tossed_on() -> None:
     """Of all first 64 bits of a coin, one value alone leaves open on which side of the threshold it lies."""
-    shells = many._shells("gaussian", 1000.3)
+    shells = many._Shells.of("gaussian", 1000.3)
     generator = np.random.default_rng(6)
     asked: list[int] = []
 
@@ -153,3 +155,25 @@ def test_a_coin_that_is_undecided_is_tossed_on() -> None:
     accepted = sum(shells._accepts(more, middle, k, weight) for _ in range(4000))
     assert 0 < rest < 1
     assert stats.binomtest(accepted, 4000, rest).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan, 2.0**50 + 1])
+def test_other_scales_are_refused(scale: float) -> None:
+    with pytest.raises(ValueError, match="noise scale"):
+        many_draws(seeded(7), "laplace", scale, 10)
+
+
+def test_other_laws_are_refused() -> None:
+    with pytest.raises(ValueError, match="laplace"):
+        many_draws(seeded(7), "Laplace", 1.0, 10)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [5e-324, 1e-200, 2.0**50])
+def test_the_ends_of_the_range(kind: Kind, scale: float) -> None:
+    with np.errstate(all="raise"):
+        draws = many_draws(seeded(8), kind, scale, np.int16(30_000))
+    assert draws.dtype == np.int64
+    assert len(draws) == 30_000
+    assert (draws == 0).all() == (scale < 1)
+    assert many_draws(seeded(8), kind, scale, 0).size == 0

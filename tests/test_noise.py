@@ -67,22 +67,6 @@ def test_small_scales_follow_the_discrete_law(source: SystemNoise | InsecureSeed
         assert p_value(source.discrete_gaussian(2.5, N), gaussian_pmf(2.5), 6) > SIGNIFICANCE
 
 
-class FewAtATime(SystemNoise):
-    """Draws that are asked for in small numbers, which another sampler makes."""
-
-    def _draw(self, kind: Kind, scale: float, size: int) -> list[int]:
-        few = MANY - 1
-        draw = super()._draw
-        return [k for start in range(0, size, few) for k in draw(kind, scale, min(few, size - start))]
-
-
-SOURCES = pytest.mark.parametrize(
-    "source",
-    [SystemNoise(), FewAtATime(), InsecureSeededNoise(7)],
-    ids=["system", "few at a time", "seeded"],
-)
-
-
 @SOURCES
 def test_large_scales_follow_the_continuous_law(source: SystemNoise | InsecureSeededNoise) -> None:
     scale = 2.0**40

@@ -24,8 +24,13 @@ def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
     low = _exp_below(_ceil(numerator, denominator), work)
     high = _exp_above(numerator // denominator, work)
     for _ in range(halvings):
-        low, high = low * low >> work, _ceil(high * high, 1 << work)
-    return low >> (work - bits), min(_ceil(high, 1 << (work - bits)), 1 << bits)
+        low, high = times((low, high), (low, high), work)
+    return low >> (work - bits), min(_shifted_up(high, work - bits), 1 << bits)
+
+
+def times(one: tuple[int, int], other: tuple[int, int], bits: int) -> tuple[int, int]:
+    """Bounds on a product, from bounds on its factors, all of them multiples of 2^-bits."""
+    return one[0] * other[0] >> bits, _shifted_up(one[1] * other[1], bits)
 
 
 def _exp_below(x: int, bits: int) -> int:
@@ -34,7 +39,7 @@ def _exp_below(x: int, bits: int) -> int:
     total, term, place = one, one, 0
     while term > 1:
         place += 1
-        term = _ceil(term * x, place << bits)
+        term = _ceil(_shifted_up(term * x, bits), place)
         total += term
     # The terms at least halve, so those that were left out are together at most the last.
     return (one << bits) // (total + term)
@@ -46,10 +51,14 @@ def _exp_above(x: int, bits: int) -> int:
     total, term, place = one, one, 0
     while term > 0:
         place += 1
-        term = term * x // (place << bits)
+        term = (term * x >> bits) // place
         total += term
     return _ceil(one << bits, total)
 
 
 def _ceil(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
+
+
+def _shifted_up(number: int, bits: int) -> int:
+    return -(-number >> bits)

@@ -11,26 +11,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubermean.noise.exponentials import exponential_bounds
+from hubermean.noise.exponentials import exponential_bounds, times
 from hubermean.noise.selection import RandomBytes, uniform_below
 
 Kind = Literal["laplace", "gaussian"]
 
 _PICK_BITS = 62  # of the number that picks a shell: the weights of all shells add up to at most 2^62
 _COIN_BITS = 64
-_BOUND_BITS = 192  # of the bounds on exponentials that weights are made of
-_LEAST_IN_TABLE = 44  # shells whose first weight is below e^-44 < 2^-63 are drawn one by one
+_BOUND_BITS = 256  # of the bounds on exponentials that weights are made of
+_LAST_EXPONENT = 44  # numbers less likely than e^-44 < 2^-63 times the likeliest are drawn one by one
 _TAIL_SHELLS = 8  # of such a stretch the weight at least halves (proofs/noise.md, 2)
 _TAIL_WEIGHT = 2 * _TAIL_SHELLS
 _TERMS = 20  # of the series for exp(-x), x <= 2.4: the rest is below 2^-38
 _DOUBT = 2.0**-30
 """Coins nearer than this to what decides them are decided in integers; floats are off by less than 2^-37 (3)."""
+
+LARGEST_SCALE = 2.0**50
+"""Noise has 64 bits, and what does not fit is the largest that does: at this scale with probability below e^-8000."""
 
 _AT_A_TIME = 2**16  # proposals: what is computed of them stays in the processor's cache
 _COEFFICIENTS = [(-1.0) ** term / math.factorial(term) for term in range(_TERMS + 1)]
@@ -45,9 +47,14 @@ def many_draws(
 
     Formal guarantees (proofs/noise.md):
     - The law is exact for every scale in (0, 2^50], up to draws beyond 64 bits, whose probability is below e^-8000.
-    - How long it takes depends on the random bytes, never on what the noise is added to.
+    - How long it takes depends on the random bytes, on `size`, and a little on the scale: not on what the noise is
+      added to, nor on what was drawn before. Nothing is kept of a scale, which may be private.
     """
-    shells = _Shells.of(kind, scale)
+    if kind not in get_args(Kind):
+        raise ValueError("noise must be 'laplace' or 'gaussian'")
+    if not 0.0 < scale <= LARGEST_SCALE:
+        raise ValueError("a noise scale must lie in (0, 2^50] grid units; choose a coarser grid")
+    shells, size, doubt = _Shells.of(kind, float(scale)), int(size), max(doubt, _DOUBT)
     found = np.empty(size, dtype=np.int64)
     held = 0
     while held < size:
@@ -82,7 +89,25 @@ class _Shells:
 
     @classmethod
     def of(cls, kind: Kind, scale: float) -> _Shells:
-        return _shells(kind, float(scale))
+        exact = Fraction(scale)
+        # A shell is a quarter of the scale at most and more than an eighth, but one number at least.
+        bits = max(math.frexp(scale)[1] - 3, 0)
+        lows, highs = zip(*_exponentials(kind, exact, bits), strict=True)
+        room = 2**_PICK_BITS - len(highs) - _TAIL_WEIGHT
+        multiple = (room << _BOUND_BITS) // (sum(highs[:-1]) + _TAIL_WEIGHT * highs[-1])
+        weights = [-(-multiple * high >> _BOUND_BITS) for high in highs]
+        ratios = [multiple * low / (weight << _BOUND_BITS) for low, weight in zip(lows, weights, strict=True)]
+        return cls(
+            kind=kind,
+            scale=exact,
+            bits=bits,
+            ends=np.cumsum([*weights[:-1], _TAIL_WEIGHT * weights[-1]], dtype=np.uint64),
+            weights=weights,
+            multiple=multiple,
+            # With shells of one number there is nothing within one, however small the scale is.
+            steepness=float(_exponent(kind, exact, 1 << bits)) if bits else 0.0,
+            ratios=np.array(ratios[:-1]),
+        )
 
     def proposed(self, random_bytes: RandomBytes, number: int, doubt: float) -> NDArray[np.int64]:
         """Those of so many proposals that are accepted, in their order."""
@@ -165,30 +190,21 @@ def _exponent(kind: Kind, scale: Fraction, magnitude: int) -> Fraction:
     return magnitude / scale if kind == "laplace" else (magnitude / scale) ** 2 / 2
 
 
-@lru_cache(maxsize=64)
-def _shells(kind: Kind, scale: float) -> _Shells:
-    exact = Fraction(scale)
-    # A shell is a quarter of the scale at most and more than an eighth, but one number at least.
-    bits = max(math.frexp(scale)[1] - 3, 0)
-    exponents: list[Fraction] = []
-    while not exponents or exponents[-1] < _LEAST_IN_TABLE:
-        exponents.append(_exponent(kind, exact, len(exponents) << bits))
-    # The last is where the tail begins.
-    lows, highs = zip(*(exponential_bounds(exponent, _BOUND_BITS) for exponent in exponents), strict=True)
-    room = 2**_PICK_BITS - len(highs) - _TAIL_WEIGHT
-    multiple = (room << _BOUND_BITS) // (sum(highs[:-1]) + _TAIL_WEIGHT * highs[-1])
-    weights = [-(-multiple * high >> _BOUND_BITS) for high in highs]
-    ends = np.cumsum([*weights[:-1], _TAIL_WEIGHT * weights[-1]], dtype=np.uint64)
-    return _Shells(
-        kind=kind,
-        scale=exact,
-        bits=bits,
-        ends=ends,
-        weights=weights,
-        multiple=multiple,
-        # With shells of one number there is nothing within one, however small the scale is.
-        steepness=float(_exponent(kind, exact, 1 << bits)) if bits else 0.0,
-        ratios=np.array(
-            [multiple * low / (weight << _BOUND_BITS) for low, weight in zip(lows, weights, strict=True)][:-1]
-        ),
-    )
+def _exponentials(kind: Kind, scale: Fraction, bits: int) -> list[tuple[int, int]]:
+    """Bounds on exp(-g) of the first number of each shell, and at the end of the number that the tail begins with.
+
+    From one shell to the next exp(-g) falls by a factor which, for a Gaussian, falls by a factor itself.
+    """
+    reach = scale / 2**bits  # in shells
+    if kind == "laplace":
+        last = math.ceil(_LAST_EXPONENT * reach)
+    else:
+        last = 1 + math.isqrt(math.ceil(2 * _LAST_EXPONENT * reach**2) - 1)
+    one = 1 << _BOUND_BITS
+    here, fall = (one, one), exponential_bounds(_exponent(kind, scale, 1 << bits), _BOUND_BITS)
+    fall_again = (one, one) if kind == "laplace" else times(fall, fall, _BOUND_BITS)
+    found = [here]
+    for _ in range(last):
+        here, fall = times(here, fall, _BOUND_BITS), times(fall, fall_again, _BOUND_BITS)
+        found.append(here)
+    return found

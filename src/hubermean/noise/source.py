@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 
 class NoiseSource(Protocol):
-    """Integer noise on a public grid. Scales are in grid units and public; draws are independent.
+    """Integer noise on a public grid. Scales are in grid units; draws are independent.
+
+    A scale may be private, as that of a smooth sensitivity is, so nothing may be kept of one.
+
 
     `discrete_laplace`: P(k) proportional to exp(-|k| / scale) on the integers.
     `discrete_gaussian`: P(k) proportional to exp(-k^2 / (2 stddev^2)) on the integers.

@@ -8,14 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from hubermean.noise.many import Kind, many_draws
+from hubermean.noise.many import LARGEST_SCALE, Kind, many_draws
 from hubermean.noise.selection import IntArray, exponential_choice, uniform_below
 
-LARGEST_SCALE = 2.0**50
-"""OpenDP returns noise in 64 bits and saturates; at this scale a draw saturates with probability e^-8192."""
-
 MANY = 1_000
-"""From so many draws on they are made together: OpenDP's, one after another, would take tens of milliseconds."""
+"""From so many draws on they are made together: one after another they would take ten milliseconds and more."""
 
 
 class SystemNoise:
