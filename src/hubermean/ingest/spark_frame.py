@@ -22,18 +22,31 @@ _CONFIGURING = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 
 NOT_TO_BE_HAD = "Spark cannot read this; give a data frame, the name of a table, or Parquet files"
 
+_BY_CONNECT = (
+    "Spark Connect does not show whether a data frame is made by chance (rand() or the like); use a session without it "
+    "(builder.master() in place of builder.remote(), SPARK_REMOTE not set), or write the data to Parquet files and "
+    "give their path"
+)
+
 
 def spark_frame(data: Any) -> DataFrame:
     try:
-        from pyspark.sql.classic.dataframe import DataFrame as Classic
-    except ModuleNotFoundError:
+        from pyspark.sql import DataFrame
+        from pyspark.util import is_remote_only
+    except ImportError:
         raise InputError("Spark needs a package more; run pip install 'hubermean[spark]'") from None
+    if is_remote_only():  # the package pyspark-client
+        raise InputError(_BY_CONNECT)
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
     if isinstance(data, str | os.PathLike):
         frame = _named(os.fspath(data))
-    elif isinstance(data, Classic):
+    elif isinstance(data, DataFrame):
         frame = data
     else:
         raise InputError(f"{NOT_TO_BE_HAD}, not {type(data).__name__}")
+    if not isinstance(frame, Classic):
+        raise InputError(_BY_CONNECT)
     names = frame.columns
     if len({name.lower() for name in names}) != len(names):
         raise InputError("two columns have one name, as Spark reads it; give each column its own")
@@ -88,12 +101,17 @@ def _session() -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
 
+    if is_remote():
+        raise InputError(_BY_CONNECT)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     if SparkContext._active_spark_context is not None:  # the session is active in another thread
         return SparkSession.builder.getOrCreate()
+    if "SPARK_REMOTE" in os.environ:  # the cluster that is meant, and no other is
+        raise InputError(_BY_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = SparkConf().setAppName("hubermean").set("spark.ui.enabled", "false")
     if not any(
