@@ -46,12 +46,23 @@ def _spark(request: pytest.FixtureRequest) -> Maker:
     return in_spark(request.getfixturevalue("spark"))
 
 
+def _spark_of_files(request: pytest.FixtureRequest) -> Maker:
+    session, stored = request.getfixturevalue("spark"), _parquet(request)
+    return lambda table: session.read.parquet(str(stored(table)))
+
+
 _MAKERS = {"arrow": _arrow, "parquet": _parquet, "spark": _spark}
+_UNSIGNED = {**_MAKERS, "spark": _spark_of_files}  # Spark takes unsigned numbers from files alone
 
 
 @pytest.fixture(params=_MAKERS)
 def made(request: pytest.FixtureRequest) -> Maker:
     return _MAKERS[request.param](request)
+
+
+@pytest.fixture(params=_UNSIGNED)
+def made_of_unsigned(request: pytest.FixtureRequest) -> Maker:
+    return _UNSIGNED[request.param](request)
 
 
 def _rows(count: int, seed: int = 1) -> list[int | None]:
@@ -93,6 +104,20 @@ def test_whole_numbers_are_added_as_they_are(made: Maker, kind: pa.DataType) -> 
         [None if v is None else bool(v) for v in values] if kind == pa.bool_() else values, type=kind
     )
     _agrees(made, _rows(300), {"v": (stored, [None if v is None else Fraction(v) for v in values])})
+
+
+@pytest.mark.parametrize("kind", [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()])
+def test_unsigned_numbers_are_added_as_they_are_and_clamped_to_64_bits(
+    made_of_unsigned: Maker, kind: pa.DataType
+) -> None:
+    most = 2**kind.bit_width - 1
+    values = [None if i % 11 == 0 else (0, most, most // 2, most // 2 + 1, 1)[i % 5] for i in range(300)]
+    users = _rows(300)
+    table = pa.table({"u": users, "v": pa.array(values, type=kind)})
+    for rule in (Rule(), Rule(resolution=3.0)):
+        got = user_table(made_of_unsigned(table), user="u", value="v", **rule.arguments).collected()
+        assert found(got) == expected(users, [[rule.whole(one) for one in values]])
+        assert got.limits == ((2**63 - 1) * Fraction(rule.resolution or 1),)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +167,13 @@ def test_durations_are_added_in_microseconds(made: Maker) -> None:
 def test_users_are_told_apart_by_their_ids(made: Maker, users: list[Any], kind: pa.DataType) -> None:
     values = [float(2**place) for place in range(len(users))]
     _agrees(made, users, {"v": (pa.array(values), [Fraction(one) for one in values])}, kind=kind)
+
+
+def test_users_are_told_apart_by_unsigned_numbers(made_of_unsigned: Maker) -> None:
+    users = [2**64 - 1, 2**64 - 2, 2**63, 2**63 - 1, 0, None, 1, 2**64 - 1, 2**53, 2**53 + 1]
+    values = [float(2**place) for place in range(len(users))]
+    numbers = (pa.array(values), [Fraction(one) for one in values])
+    _agrees(made_of_unsigned, users, {"v": numbers}, kind=pa.uint64())
 
 
 def test_a_user_may_be_told_by_two_columns(made: Maker) -> None:
@@ -273,3 +305,14 @@ def test_groups_may_be_of_many_types(
     assert [key[0] for key in public.keys] == keys
     assert sorted(key[0] for key in private.keys) == sorted({name for name in names if name is not None})
     assert len(found_in_groups(public)) == sum(name in keys for name in names)
+
+
+@pytest.mark.parametrize("keys", [None, [2**64 - 1, 1]])
+def test_groups_may_be_unsigned_numbers(made_of_unsigned: Maker, keys: list[int] | None) -> None:
+    cities = pa.array([2**64 - 1, 2**64 - 2, None, 1], type=pa.uint64())
+    data = made_of_unsigned(pa.table({"u": [1, 2, 3, 4], "city": cities, "v": [1.0, 2.0, 4.0, 8.0]}))
+    got = _grouped(data, keys=None if keys is None else [(key,) for key in keys])
+    assert [(type(key), key) for (key,) in sorted(got.keys)] == [
+        (int, key) for key in sorted(keys or (1, 2**64 - 2, 2**64 - 1))
+    ]
+    assert sorted(one[1][0] for one in found_in_groups(got)) == ([1, 8] if keys else [1, 2, 8])

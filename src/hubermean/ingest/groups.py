@@ -137,7 +137,7 @@ def _names(column: pa.ChunkedArray, schema: Schema, kind: str) -> list[Any]:
         keys = column.to_pylist()
     except (ArithmeticError, ValueError):
         keys = [_name(one) for one in column]
-    if kind in ("hugeint", "uhugeint"):  # which arrive as signed decimals of 128 bits
+    if kind in ("ubigint", "hugeint", "uhugeint"):  # which may arrive as signed decimals of 128 bits
         return [int(one) % 2**128 if kind == "uhugeint" else int(one) for one in keys]
     if kind == "uuid":
         return [uuid.UUID(str(one)) for one in keys]

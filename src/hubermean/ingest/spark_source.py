@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from hubermean.ingest.session import quietly
 from hubermean.ingest.spark_frame import NOT_TO_BE_HAD, declared_type, quiet, spark_frame
 from hubermean.ingest.spark_sql import SparkSql
 from hubermean.ingest.spark_table import SparkTable, let_go
+from hubermean.ingest.spark_unsigned import unsigned_columns
 from hubermean.user_table import PrivateTable
 
 if TYPE_CHECKING:
@@ -103,8 +105,9 @@ class SparkSource:
         types = [self._frame.schema[name].dataType.simpleString() for name in self._roles.groups]
         columns = list(zip(*rows, strict=True))
         arrays = {"code": pa.array(columns[0], type=pa.int64())}
-        for name, column in zip(groups, columns[1:], strict=True):
-            arrays[name] = pa.array(column)
+        for name, role, column in zip(groups, self._roles.groups, columns[1:], strict=True):
+            unsigned = self.schema.types[role].id == "ubigint"  # decimals to Spark, which takes nothing else
+            arrays[name] = pa.array(map(Decimal, column) if unsigned else column)
         frame = self._frame.sparkSession.createDataFrame(pa.table(arrays))
         typed = [f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(groups, types, strict=True)]
         return frame.selectExpr("code", *typed)
@@ -211,6 +214,9 @@ class SparkEngine:
         with quiet():
             frame = quietly(lambda: spark_frame(data), NOT_TO_BE_HAD, foreign=True)
             types = {field.name: declared_type(field.dataType) for field in frame.schema.fields}
+            read = [*roles.values, *roles.groups]  # users are told apart as well by decimals
+            unsigned = quietly(lambda: unsigned_columns(frame, read), NOT_TO_BE_HAD, foreign=True)
+            types |= dict.fromkeys(unsigned, ColumnType(id="ubigint", name="UBIGINT"))
             durations = [name for name in roles.values if name in types and types[name].id == "interval"]
             if durations:
                 frame = quietly(lambda: _in_microseconds(frame, durations), NOT_TO_BE_HAD, foreign=True)

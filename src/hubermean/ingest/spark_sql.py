@@ -10,6 +10,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from hubermean.exact import BINARY
+from hubermean.exact.encoding import INT64_LIMIT
 from hubermean.ingest.columns import LARGEST_STEPS, Part
 
 _WORD = 10**18
@@ -73,6 +74,10 @@ class SparkSql:
         return (Part(_in_range(number, reach, inside, largest, clamp_infinities)),)
 
     def whole(self, column: str, kind: str) -> tuple[Part, ...]:
+        if kind == "ubigint":  # a decimal to Spark; see `spark_unsigned`
+            most = f"CAST({INT64_LIMIT} AS DECIMAL(20, 0))"
+            clamped = f"least(greatest({column}, -{most}), {most})"
+            return (Part(f"CASE WHEN {column} IS NOT NULL THEN CAST({clamped} AS BIGINT) END"),)
         return (Part(f"CAST({column} AS BIGINT)"),)
 
     def decimal(self, column: str, *, width: int, scale: int, limit: int | None) -> tuple[Part, ...]:
