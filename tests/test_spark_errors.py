@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hubermean as hm
+from hubermean.ingest import user_table
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +52,81 @@ def test_a_table_behind_spark_connect_is_refused_and_not_looked_for_elsewhere(tm
     )
     assert asked.returncode == 2
     assert "Spark Connect" in " ".join(asked.stderr.split())
+
+
+# --- answers that do not fit the driver -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_results(spark: Any) -> Iterator[Any]:
+    """A session whose driver takes one megabyte from a job; the scheduler reads the setting anew for every stage."""
+    settings = spark.sparkContext._jsc.sc().conf()
+    before = settings.get("spark.driver.maxResultSize", "1g")
+    settings.set("spark.driver.maxResultSize", "1m")
+    yield spark
+    settings.set("spark.driver.maxResultSize", before)
+    spark.conf.unset("spark.hubermean.driverUsers")
+
+
+def _people(session: Any) -> Any:
+    return session.range(200_000).selectExpr("id AS u", "4711D + id AS v", "id % 50000 AS g")
+
+
+def _says(refusal: pytest.ExceptionInfo[hm.InputError], *words: str) -> None:
+    message = str(refusal.value)
+    assert all(word in message for word in ("spark.driver.maxResultSize; raise it", *words))
+    assert not any(letter.isdigit() for letter in message)
+    assert refusal.value.__cause__ is None
+    assert refusal.value.__context__ is None
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+def test_answers_that_are_too_large_are_refused_with_what_to_do(small_results: Any, by_user: bool) -> None:
+    small_results.conf.set("spark.hubermean.driverUsers", "0")
+    people = _people(small_results)
+    if not by_user:
+        people = people.repartition(4)
+
+    def sizes(data: Any) -> list[int]:
+        table = user_table(data, user="u", value="v", records=False)
+        return [len(made) for made in table.each_part(lambda _: os.urandom(600_000))]
+
+    with pytest.raises(hm.InputError) as refusal:
+        sizes(people)
+    _says(refusal, "lower spark.sql.shuffle.partitions", "coalesce")
+    before = small_results.conf.get("spark.sql.shuffle.partitions")
+    small_results.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        assert sizes(people.coalesce(1) if by_user else people) == [600_000]
+    finally:
+        small_results.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def test_users_that_are_too_many_for_the_driver_are_refused_with_what_to_do(small_results: Any) -> None:
+    ask: dict[str, Any] = {"user": "u", "value": "v", "epsilon": 1, "bounds": (0, 1e6), "per": "user"}
+    with pytest.raises(hm.InputError) as refusal:
+        hm.mean(_people(small_results), **ask)
+    _says(refusal, "lower spark.hubermean.driverUsers")
+    small_results.conf.set("spark.hubermean.driverUsers", "0")
+    hm.mean(_people(small_results), **ask)
+
+
+def test_groups_that_are_too_many_for_the_driver_are_refused_with_what_to_do(small_results: Any) -> None:
+    with pytest.raises(hm.InputError) as refusal:
+        hm.mean(
+            _people(small_results),
+            user="u",
+            value="v",
+            by="g",
+            keys=range(50_000),
+            epsilon=1,
+            bounds=(0, 1e6),
+        )
+    _says(refusal)
+
+
+def test_a_failure_that_quotes_the_words_of_another_is_not_taken_for_it(spark: Any) -> None:
+    words = "Job aborted due to stage failure: Total size of serialized results of"
+    failing = _people(spark).selectExpr("u", f"CAST(assert_true(u < 10, '{words}') AS DOUBLE) AS v")
+    with pytest.raises(hm.InputError, match="could not be read to the end"):
+        user_table(failing, user="u", value="v")

@@ -17,6 +17,7 @@ from hubermean.errors import InputError
 from hubermean.ingest.columns import ColumnType, Schema, ValueColumn
 from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
 from hubermean.ingest.session import quietly
+from hubermean.ingest.spark_answers import ANSWERS_TOO_LARGE, GROUPS_TOO_LARGE, answer_of
 from hubermean.ingest.spark_frame import NOT_TO_BE_HAD, declared_type, quiet, spark_frame
 from hubermean.ingest.spark_sql import SparkSql
 from hubermean.ingest.spark_table import SparkTable, let_go
@@ -46,7 +47,9 @@ class SparkSource:
         self._roles = roles
 
     def users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
-        return quietly(lambda: self._users(values, records=records), UNREADABLE, foreign=True)
+        return answer_of(
+            lambda: self._users(values, records=records), UNREADABLE, too_large=ANSWERS_TOO_LARGE
+        )
 
     def _users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
         _, keys = _renamed(self._roles.users, "user")
@@ -62,7 +65,7 @@ class SparkSource:
         return table
 
     def entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
-        return quietly(lambda: self._entries(values, asked), UNREADABLE, foreign=True)
+        return answer_of(lambda: self._entries(values, asked), UNREADABLE, too_large=GROUPS_TOO_LARGE)
 
     def _entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
         _, users = _renamed(self._roles.users, "user")

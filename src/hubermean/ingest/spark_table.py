@@ -14,7 +14,7 @@ import numpy as np
 from hubermean.ingest.columns import ValueColumn
 from hubermean.ingest.engine import UNREADABLE
 from hubermean.ingest.grouping import read_user_table
-from hubermean.ingest.session import quietly
+from hubermean.ingest.spark_answers import ANSWERS_TOO_LARGE, USERS_TOO_LARGE, answer_of
 from hubermean.ingest.spark_frame import quiet
 from hubermean.user_table import UserTable
 
@@ -51,7 +51,7 @@ class SparkTable:
                 rows = self._grouped.mapInArrow(work, "made binary").collect()
             return [work.unpacked(row[0]) for row in rows]
 
-        return quietly(looked, UNREADABLE, foreign=True)
+        return answer_of(looked, UNREADABLE, too_large=ANSWERS_TOO_LARGE)
 
     def collected(self) -> UserTable:
         def together() -> UserTable:
@@ -60,7 +60,7 @@ class SparkTable:
                 table = read_user_table(self._grouped.select(*names).toArrow(), self._values)
                 return replace(table, held_up_to=self.held_up_to)
 
-        return quietly(together, _TOO_MANY, foreign=True)
+        return answer_of(together, _TOO_MANY, too_large=USERS_TOO_LARGE)
 
     def __repr__(self) -> str:
         return f"SparkTable(columns={self.columns[:8]!r}, private contents not shown)"
