@@ -315,6 +315,14 @@ def test_engines_refuse_what_they_cannot_do_in_words(
         hm.mean(str(place), user="u", value="v", epsilon=1, bounds=(0, 1), per="user", **how)
 
 
+@pytest.mark.usefixtures("far")
+def test_what_the_executors_keep_names_no_user(spark: Any, people: Path) -> None:
+    frame = spark.read.parquet(str(people.parent))
+    table = user_table(frame, user="u", value="v", records=False)
+    assert isinstance(table, SparkTable)
+    assert table._grouped.columns == ["usable", "value_0_0", "value_0_1"]
+
+
 def test_nothing_is_kept_by_the_executors_after_a_release(spark: Any, people: Path) -> None:
     hm.mean(
         spark.read.parquet(str(people.parent)), user="u", value="v", epsilon=1, bounds=(0, 100), per="user"

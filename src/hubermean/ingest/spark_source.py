@@ -53,7 +53,7 @@ class SparkSource:
 
     def _users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
         _, keys = _renamed(self._roles.users, "user")
-        grouped, n_users = self._held(keys, values, records=records)
+        grouped, n_users = self._held(keys, values, records=records, keep_keys=False)
         # Counts of records are asked for where they are public, and then needed here.
         most = None if records else _driver_users(grouped.sparkSession, values)
         table = SparkTable(grouped, values, n_users, held_up_to=most)
@@ -70,7 +70,7 @@ class SparkSource:
     def _entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
         _, users = _renamed(self._roles.users, "user")
         _, groups = _renamed(self._roles.groups, "group")
-        shares, _ = self._held([*users, *groups], values, records=False)
+        shares, _ = self._held([*users, *groups], values, records=False, keep_keys=True)
         try:
             return self._chosen(shares, values, asked)
         finally:
@@ -116,14 +116,16 @@ class SparkSource:
         return frame.selectExpr("code", *typed)
 
     def _held(
-        self, keys: Sequence[str], values: Sequence[ValueColumn], *, records: bool
+        self, keys: Sequence[str], values: Sequence[ValueColumn], *, records: bool, keep_keys: bool
     ) -> tuple[DataFrame, int]:
-        """Sums per key, kept by the executors, and how many keys there are.
+        """Sums per key, kept by the executors with the keys or without, and how many keys there are.
 
         Sums are added in 64 bits; where one of them overflows, which shows, all are added in decimals.
         """
         for wide in (False, True):
             grouped = self._grouped(keys, values, records=records, wide=wide)
+            if not keep_keys:
+                grouped = grouped.drop(*keys)
             # What is kept stays in as many pieces as Spark shuffles into, often hundreds, however small they are.
             grouped = grouped.coalesce(
                 _PIECES_PER_CORE * grouped.sparkSession.sparkContext.defaultParallelism

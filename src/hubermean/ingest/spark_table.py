@@ -56,8 +56,7 @@ class SparkTable:
     def collected(self) -> UserTable:
         def together() -> UserTable:
             with quiet():
-                names = [name for name in self._grouped.columns if not name.startswith(("user_", "group_"))]
-                table = read_user_table(self._grouped.select(*names).toArrow(), self._values)
+                table = read_user_table(self._grouped.toArrow(), self._values)
                 return replace(table, held_up_to=self.held_up_to)
 
         return answer_of(together, _TOO_MANY, too_large=USERS_TOO_LARGE)
