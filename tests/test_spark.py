@@ -323,6 +323,35 @@ def test_what_the_executors_keep_names_no_user(spark: Any, people: Path) -> None
     assert table._grouped.columns == ["usable", "value_0_0", "value_0_1"]
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"bounds": (0, 100)},
+        {"by": "g", "keys": [0, 1, 2], "bounds": (0, 100)},
+        {"by": "g", "keys": [0, 1, 2]},
+        {"by": "g", "delta": 1e-6},
+    ],
+)
+def test_small_data_is_not_cut_into_hundreds_of_pieces(spark: Any, people: Path, how: dict[str, Any]) -> None:
+    """As many as Spark shuffles into, that is: 200, unless the session says otherwise or Spark thinks better of it."""
+    frame = spark.read.parquet(str(people.parent)).selectExpr("u", "u % 3 AS g", "v")
+    tracker = spark.sparkContext.statusTracker()
+    settings = {"spark.sql.shuffle.partitions": "200", "spark.sql.adaptive.enabled": "false"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    spark.sparkContext.setJobGroup("pieces", "counted")
+    try:
+        hm.mean(frame, user="u", value="v", epsilon=2.0, per="user", **how)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup("pieces")]
+    stages = [tracker.getStageInfo(number) for job in jobs for number in job.stageIds]
+    assert max(stage.numTasks for stage in stages) <= 4 * spark.sparkContext.defaultParallelism
+
+
 def test_nothing_is_kept_by_the_executors_after_a_release(spark: Any, people: Path) -> None:
     hm.mean(
         spark.read.parquet(str(people.parent)), user="u", value="v", epsilon=1, bounds=(0, 100), per="user"

@@ -82,7 +82,7 @@ class SparkSource:
 
         _, users = _renamed(self._roles.users, "user")
         _, groups = _renamed(self._roles.groups, "group")
-        n_users = shares.select(*users).distinct().count() if asked.pooled else None
+        n_users = self._by(users, shares.select(*users)).distinct().count() if asked.pooled else None
         kept = shares.where(" AND ".join(f"{group} IS NOT NULL" for group in groups))
         names = groups
         if asked.keys is not None:
@@ -90,7 +90,7 @@ class SparkSource:
             names = ["code"]
         if asked.pooled or asked.max_groups is not None:
             order = Window.partitionBy(*users).orderBy(functions.xxhash64(*users, *groups), *groups)
-            kept = kept.withColumn("place", functions.row_number().over(order))
+            kept = self._by(users, kept).withColumn("place", functions.row_number().over(order))
         if asked.max_groups is not None:
             kept = kept.where(f"place <= {asked.max_groups}")
         wanted: list[Column] = [functions.col(name) for name in [*names, *_sum_names(values)]]
@@ -127,9 +127,7 @@ class SparkSource:
             if not keep_keys:
                 grouped = grouped.drop(*keys)
             # What is kept stays in as many pieces as Spark shuffles into, often hundreds, however small they are.
-            grouped = grouped.coalesce(
-                _PIECES_PER_CORE * grouped.sparkSession.sparkContext.defaultParallelism
-            )
+            grouped = grouped.coalesce(self._pieces())
             lost = " OR ".join(f"{name} IS NULL" for name in _sum_names(values)[1:]) or "false"
             try:
                 found = grouped.persist().selectExpr("count(*)", f"count_if(usable > 0 AND ({lost}))").first()
@@ -141,6 +139,13 @@ class SparkSource:
                 return grouped, int(found[0])
             grouped.unpersist()
         raise InputError("the values are too large to be added up; give resolution= (a coarser step)")
+
+    def _by(self, users: Sequence[str], shares: DataFrame) -> DataFrame:
+        """With all of a user in one piece; left to itself, Spark makes hundreds of them, however small they are."""
+        return shares.repartition(self._pieces(), *users)
+
+    def _pieces(self) -> int:
+        return _PIECES_PER_CORE * self._frame.sparkSession.sparkContext.defaultParallelism
 
     def _grouped(
         self, keys: Sequence[str], values: Sequence[ValueColumn], *, records: bool, wide: bool
