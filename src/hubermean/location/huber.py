@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hubermean.errors import InputError
 from hubermean.location.blocks import SLACK, UNIT, Problem, length
 from hubermean.location.certificate import certify
-from hubermean.location.direction import Directions
+from hubermean.location.direction import NEWTON_DIMENSION, Directions
 from hubermean.location.rows import Floats, Rows
 from hubermean.location.start import mean, medians
 from hubermean.location.sweep import Sweep, sweep
@@ -65,12 +65,18 @@ def small_gradient(
 ) -> SmallGradient:
     """`huber_location` without the bound on the distance to the minimiser, for who needs the gradient only.
 
-    That bound takes one more pass as a rule, and dozens where the loss is nearly flat. `distances`, an array of one
+    That bound takes one more pass as a rule, and dozens where the loss is nearly flat. Where everyone is within the
+    threshold of the mean (the paper's common case) one look from there is enough. `distances`, an array of one
     number per user, is overwritten with their distances from the point, as computed (proof 3.2).
     """
     problem, _ = Problem.build(points, weights, thresholds)
+    problem = replace(problem, distances=distances)
+    here = _look(problem, mean(problem))
+    if here.pull < _NEAR_MOST * problem.total_weight and not _is_over(here, tolerance):
+        elsewhere = _look(problem, medians(problem))
+        here = min(here, elsewhere, key=lambda one: one.norm)
     # The pass at the point that is returned is always the last one.
-    found, _ = _descend(replace(problem, distances=distances), tolerance)
+    found, _ = _descend(problem, here, tolerance)
     return SmallGradient(point=found.centre, norm_bound=found.norm_bound)
 
 
@@ -107,7 +113,9 @@ def huber_location(
     if not tolerance >= 0:
         raise InputError("tolerance must be 0 or more")
     problem, flat = Problem.build(points, weights, thresholds)
-    found, iterations = _descend(problem, tolerance)
+    # Where the loss is flat the point is about where the search starts: among users, not in the middle of nowhere.
+    start = _look(problem, medians(problem))
+    found, iterations = _descend(problem, start, tolerance)
     certificate = certify(problem, found)
     point = found.centre.copy()
     point.flags.writeable = False
@@ -120,33 +128,30 @@ def huber_location(
     )
 
 
-def _descend(problem: Problem, tolerance: float) -> tuple[Sweep, int]:
-    """Iterate until the gradient is below the tolerance or the floor; progress is guaranteed (proof 2.4).
-
-    Where everyone is within the threshold of the mean (the paper's common case) the first look confirms it.
-    """
+def _descend(problem: Problem, here: Sweep, tolerance: float) -> tuple[Sweep, int]:
+    """Iterate until the gradient is below the tolerance or the floor; progress is guaranteed (proof 2.4)."""
     directions = Directions(problem.dimension)
-
-    def is_over(here: Sweep) -> bool:
-        return here.norm_bound <= tolerance or here.norm <= here.floor
-
-    here = sweep(problem, mean(problem), hessian=directions.uses_hessian)
-    if not is_over(here) and here.pull < _NEAR_MOST * problem.total_weight:
-        elsewhere = sweep(problem, medians(problem), hessian=directions.uses_hessian)
-        here = min(here, elsewhere, key=lambda one: one.norm)
     record, iterations = here.norm, 0
-    while not is_over(here):
+    while not _is_over(here, tolerance):
         there = _line_step(problem, directions, here, record)
         if there is None:
             # The majoriser's minimiser, a Weiszfeld step: decreases the loss by itself (proof 2.1, 2.3).
             centre = here.centre - here.gradient / here.pull
-            there = sweep(problem, centre, hessian=directions.uses_hessian)
+            there = _look(problem, centre)
         directions.learn(here, there)
         if there.norm <= 0.5 * record:
             record = there.norm
         here = there
         iterations += 1
     return here, iterations
+
+
+def _look(problem: Problem, centre: Floats) -> Sweep:
+    return sweep(problem, centre, hessian=problem.dimension <= NEWTON_DIMENSION)
+
+
+def _is_over(here: Sweep, tolerance: float) -> bool:
+    return here.norm_bound <= tolerance or here.norm <= here.floor
 
 
 def _line_step(problem: Problem, directions: Directions, here: Sweep, record: float) -> Sweep | None:
@@ -164,7 +169,7 @@ def _line_step(problem: Problem, directions: Directions, here: Sweep, record: fl
     most, most_slope = math.inf, math.inf
     step = 1.0
     for _ in range(LINE_TRIES):
-        there = sweep(problem, here.centre + step * direction, hessian=directions.uses_hessian)
+        there = _look(problem, here.centre + step * direction)
         if there.norm <= 0.5 * record or decreases(here, there, total_weight=problem.total_weight):
             return there
         slope = float(there.gradient @ direction)
