@@ -36,6 +36,7 @@ check: $(READY)  ## format, lint, types, and who may import what
 bench: $(READY) environments  ## speed beside plain DuckDB, growth, other libraries, rough accuracy and scaling; short
 	$(BIN)/python benchmarks/suite.py --quick
 	$(BIN)/python benchmarks/location.py
+	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/accuracy.py --quick
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --quick
