@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from page import table_heading, table_line
 
@@ -71,15 +69,6 @@ class Section:
         command = f"```\n{self.command}\n```"
         tables = (table.markdown() for table in self.tables)
         return "\n\n".join([f"## {self.title}", command, _filled(self.setting), *tables, _listed(self.says)])
-
-    def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1))
-
-    @classmethod
-    def load(cls, path: Path) -> Section:
-        kept = json.loads(path.read_text())
-        return cls(**{**kept, "tables": [Table(**table) for table in kept["tables"]]})
 
 
 def seconds(value: float | None) -> str:

@@ -4,8 +4,8 @@
     make bench-all      # the whole: hours
     python benchmarks/suite.py --parts machine --rows 20000000 --users 1000000 --write benchmarks/RESULTS.md
 
-What a part measured is kept in benchmarks/data/ until it is measured again, short versions apart; `--write` makes the
-page of what is kept, every part with the command, the sizes and the versions of its own run.
+`--write` puts what a part measured into the page, in place of what that part measured before; the other parts stay as
+they are there, every part with the command, the sizes and the versions of its own run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -26,10 +27,8 @@ import suite_spark
 import suite_vectors
 from engines import use_threads
 from measured import Limits, machine_bytes
-from rows_file import DATA, make_file
+from rows_file import make_file
 from sections import Section, Table
-
-KEPT, KEPT_QUICK = DATA / "measured", DATA / "measured-quick"
 
 PAGE = """# Speed and scale
 
@@ -76,14 +75,14 @@ class Run:
             suite_machine.within_memory(many, **common),
             suite_machine.stages(many, **common),
         ]
-        return self.section("One machine", suite_machine.SAYS, tables)
+        return self.section(TITLES["machine"], suite_machine.SAYS, tables)
 
     def steps(self) -> Section:
         given = self.options
         table = hot_paths.where_it_goes(
             make_file(given.rows, given.users), threads=given.threads, repeats=given.repeats
         )
-        return self.section("Where the time goes", hot_paths.SAYS, [table])
+        return self.section(TITLES["steps"], hot_paths.SAYS, [table])
 
     def growth(self) -> Section:
         given = self.options
@@ -93,7 +92,7 @@ class Run:
             suite_growth.in_users(given.growth_users, given.growth_users_rows, **common),
             suite_growth.in_columns(given.growth_columns, given.growth_columns_rows, **common),
         ]
-        return self.section("Growth", suite_growth.SAYS, tables)
+        return self.section(TITLES["growth"], suite_growth.SAYS, tables)
 
     def peers(self) -> Section:
         given = self.options
@@ -104,7 +103,7 @@ class Run:
             limits=self.limits,
             spark_memory=given.spark_memory,
         )
-        return self.section("Other libraries", suite_peers.SAYS, found.tables, found.versions)
+        return self.section(TITLES["peers"], suite_peers.SAYS, found.tables, found.versions)
 
     def spark(self) -> Section:
         given = self.options
@@ -115,15 +114,27 @@ class Run:
             limits=self.limits,
             memory=given.spark_memory,
         )
-        return self.section("Spark", suite_spark.SAYS, [table], versions)
+        return self.section(TITLES["spark"], suite_spark.SAYS, [table], versions)
 
     def vectors(self) -> Section:
         given = self.options
         table = suite_vectors.of_sizes(
             given.vector_columns, given.vector_users, repeats=given.vector_repeats, limits=self.limits
         )
-        return self.section("Vectors", suite_vectors.SAYS, [table], [f"numpy {metadata.version('numpy')}"])
+        return self.section(
+            TITLES["vectors"], suite_vectors.SAYS, [table], [f"numpy {metadata.version('numpy')}"]
+        )
 
+
+TITLES = {
+    "machine": "One machine",
+    "steps": "Where the time goes",
+    "growth": "Growth",
+    "vectors": "Vectors",
+    "peers": "Other libraries",
+    "spark": "Spark",
+}
+"""Of the parts, in the order of the page."""
 
 PARTS: dict[str, Callable[[Run], Section]] = {
     "machine": Run.machine,
@@ -206,9 +217,14 @@ def without_places(arguments: Sequence[str]) -> list[str]:
     ]
 
 
-def page(kept: Path) -> str:
-    found = [kept / f"{part}.json" for part in PARTS if (kept / f"{part}.json").exists()]
-    return PAGE.format(sections="\n\n".join(Section.load(path).markdown() for path in found))
+def page(before: str, measured: Sequence[Section]) -> str:
+    """The page with these sections in place of those of the same title, in the order of the parts."""
+    found = {title: f"## {title}{rest}".strip() for title, rest in _SECTION.findall(before)}
+    found |= {section.title: section.markdown() for section in measured}
+    return PAGE.format(sections="\n\n".join(found[title] for title in TITLES.values() if title in found))
+
+
+_SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def main() -> None:
@@ -218,13 +234,12 @@ def main() -> None:
     options = made.parse_args()
     use_threads(options.threads)
     run = Run(options, sys.argv[1:])
-    kept = KEPT_QUICK if options.quick else KEPT
     for part in options.parts:
         section = PARTS[part](run)
-        section.save(kept / f"{part}.json")
         print(f"\n{section.text()}\n", flush=True)
         if options.write:
-            options.write.write_text(page(kept))
+            before = options.write.read_text() if options.write.exists() else ""
+            options.write.write_text(page(before, [section]))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from growth import fitted_exponent, last_exponent
 from measured import Limits, parsed
 from sections import Section, Table, seconds
 from side_by_side import Ratio, in_turns
-from suite import QUICK, page, parser, without_places
+from suite import QUICK, TITLES, page, parser, without_places
 from suite_machine import Case, alone
 from suite_peers import error_of_releases
 from watched import watch
@@ -81,14 +81,6 @@ def test_a_table_is_aligned_words_to_the_left_and_numbers_to_the_right() -> None
         "| a | 10.00 |",
         "| longer | 1.0 |",
     ]
-
-
-def test_a_section_is_kept_and_read_again(tmp_path: Path) -> None:
-    table = Table(title="T", headings=["a", "b"], rows=[["1", "2"]], left=["a"])
-    section = Section(title="S", command="run", setting="here", says=["So it is."], tables=[table])
-    section.save(tmp_path / "kept" / "s.json")
-    assert Section.load(tmp_path / "kept" / "s.json") == section
-    assert "- So it is." in section.markdown()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +191,6 @@ def test_the_parts_on_this_machine_run_from_small_files_to_a_page(
 ) -> None:
     for cases in ("CASES", "LARGE"):
         monkeypatch.setattr(suite_machine, cases, suite_machine.CASES[:1])
-    monkeypatch.setattr(suite, "KEPT_QUICK", data / "measured-quick")
     monkeypatch.setenv("POLARS_MAX_THREADS", "2")  # which the suite sets, and nobody else should see
     sizes = {"rows": "40000", "users": "2000", "many-rows": "40000", "many-users": "2000", "repeats": "2"}
     grown = [
@@ -237,11 +228,19 @@ def test_the_command_on_the_page_does_not_say_where_the_page_went(write: list[st
     assert without_places(asked) == ["--quick", "--parts", "growth"]
 
 
-def test_the_page_has_the_parts_that_were_measured_in_order(tmp_path: Path) -> None:
-    for part in ("spark", "machine"):
-        Section(title=f"About {part}", command="c", setting="s", says=[]).save(tmp_path / f"{part}.json")
-    written = page(tmp_path)
-    assert 0 < written.index("## About machine") < written.index("## About spark")
+def test_a_part_that_is_measured_again_takes_its_own_place_on_the_page() -> None:
+    def section(part: str, command: str) -> Section:
+        return Section(title=TITLES[part], command=command, setting="s", says=[])
+
+    first = page("", [section("spark", "old"), section("machine", "old")])
+    assert 0 < first.index("## One machine") < first.index("## Spark")
+    second = page(first, [section("machine", "new"), section("growth", "new")])
+    assert second == page("", [section("machine", "new"), section("growth", "new"), section("spark", "old")])
+
+
+def test_the_page_in_the_repository_is_one_of_the_suite() -> None:
+    written = (Path(suite.__file__).parent / "RESULTS.md").read_text()
+    assert page(written, []) == written
 
 
 def test_the_short_version_sets_options_that_exist() -> None:
