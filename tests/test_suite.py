@@ -230,7 +230,7 @@ def test_the_command_on_the_page_does_not_say_where_the_page_went(write: list[st
 
 def test_a_part_that_is_measured_again_takes_its_own_place_on_the_page() -> None:
     def section(part: str, command: str) -> Section:
-        return Section(title=TITLES[part], command=command, setting="s", says=[])
+        return Section(title=TITLES[part], command=command, setting="s", says=["So it is."])
 
     first = page("", [section("spark", "old"), section("machine", "old")])
     assert 0 < first.index("## One machine") < first.index("## Spark")
