@@ -267,6 +267,7 @@ def test_a_mechanism_that_may_refuse() -> None:
 # ---- broken on purpose in other ways than by half the noise ----
 
 
+@pytest.mark.slow
 def test_a_forgotten_half_of_the_sensitivity_is_caught() -> None:
     """The noise of `add-remove`, where one user in truth replaces another."""
     crowd = (0.5,) * 60
