@@ -118,11 +118,11 @@ class Run:
 
     def vectors(self) -> Section:
         given = self.options
-        table = suite_vectors.of_sizes(
+        tables = suite_vectors.of_sizes(
             given.vector_columns, given.vector_users, repeats=given.vector_repeats, limits=self.limits
         )
         return self.section(
-            TITLES["vectors"], suite_vectors.SAYS, [table], [f"numpy {metadata.version('numpy')}"]
+            TITLES["vectors"], suite_vectors.SAYS, tables, [f"numpy {metadata.version('numpy')}"]
         )
 
 

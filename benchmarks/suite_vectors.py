@@ -31,12 +31,16 @@ SAYS = (
     "median of the turns, in brackets their quartiles.",
     "from Parquet: a release of `hm.vectors`, the best of as many, after the others: the same rows as lists of fixed "
     "size in row groups of some 100 MB, as pyarrow writes them.",
+    "Where the time goes: seconds of each part, the best of as many releases as there are turns; what is not named is "
+    "work for every column that is done in Python.",
     "GB/s: the size of the file, times the passes over it that a release makes, over its seconds. MB: the most "
     "anonymous memory of the process, which the mapped file is no part of, beyond that of an idle one.",
 )
 
 
-def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits) -> Table:
+def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits) -> list[Table]:
+    """Of all sizes, and where the time of the last of them goes."""
+    parts: dict[str, float] = {}
     headings = [
         *("columns", "read s", "plain s", "hubermean s", "over plain", "passes", "GB/s", "MB"),
         "from Parquet s",
@@ -55,7 +59,7 @@ def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits
             rows.append([f"{dimension:,}", limits.exceeded(watched.stopped) or "failed", *["-"] * 7])
             continue
         said = json.loads(watched.output.splitlines()[-1])
-        times = said["seconds"]
+        times, parts = said["seconds"], said["parts"]
         moved = 4.0 * users * dimension * said["passes"]
         rows.append(
             [
@@ -69,7 +73,17 @@ def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits
             ]
         )
     title = f"{users:,} users, `tested`, {repeats} turns"
-    return Table(title=title, headings=headings, rows=rows, left=[])
+    tables = [Table(title=title, headings=headings, rows=rows, left=[])]
+    if parts:
+        tables.append(
+            Table(
+                title=f"Where the time of a release with {dimension:,} columns goes",
+                headings=["part", "seconds"],
+                rows=[[name, seconds(taken)] for name, taken in parts.items()],
+                left=["part"],
+            )
+        )
+    return tables
 
 
 def _made(users: int, dimension: int) -> Path:

@@ -9,15 +9,19 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import hubermean as hm
 import hubermean.location.huber as solver
+from hubermean import user_table
+from hubermean.noise import NoiseLaw
 from side_by_side import in_turns
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -43,30 +47,53 @@ def main() -> None:
     }
     # Not in turn with the others: it writes a file as large as theirs, which the disk is busy with afterwards.
     lists = {"lists": lambda: release(hm.vectors(given["lists"], user="user", value="update"))}
-    with counted_passes() as passes:
-        release(array)
     with most_held() as held:
         release(array)
+    parts = [timed_parts(lambda: release(array)) for _ in range(given["repeats"])]
     times = in_turns(jobs, given["repeats"]) | in_turns(lists, given["repeats"])
-    print(json.dumps({"seconds": times, "passes": len(passes), "extra_bytes": held[1] - held[0]}))
+    passes = sum(parts[0][name][0] for name in PASSES)
+    best = {name: min(one[name][1] for one in parts) for name in parts[0]}
+    print(json.dumps({"seconds": times, "passes": passes, "parts": best, "extra_bytes": held[1] - held[0]}))
 
 
-@contextmanager
-def counted_passes() -> Iterator[list[None]]:
-    """Over all users: one that looks whether their numbers are finite and near, one for their mean, and those of the
-    solver."""
-    passes: list[None] = [None, None]
-    plain = solver.sweep
+FINITE, MEAN, LOOK, NOISE, ALL = (
+    "squares of all rows: finite and near",
+    "the mean",
+    "looks from a centre",
+    "noise",
+    "the whole release",
+)
+PASSES = (FINITE, MEAN, LOOK)
+_PARTS = {
+    FINITE: (user_table, "looked_through"),
+    MEAN: (solver, "mean"),
+    LOOK: (solver, "sweep"),
+    NOISE: (NoiseLaw, "draw"),
+}
+"""What takes the time of a release, and where it is called."""
 
-    def counted(*given: Any, **more: Any) -> Any:
-        passes.append(None)
-        return plain(*given, **more)
 
-    solver.sweep = counted  # type: ignore[assignment]
-    try:
-        yield passes
-    finally:
-        solver.sweep = plain
+def timed_parts(job: Callable[[], object]) -> dict[str, tuple[int, float]]:
+    """(how often it was called, seconds in all), of each part and of the whole."""
+    found = dict.fromkeys((*_PARTS, ALL), (0, 0.0))
+
+    def timed(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def worked(*given: Any, **more: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return work(*given, **more)
+            finally:
+                calls, seconds = found[name]
+                found[name] = calls + 1, seconds + time.perf_counter() - start
+
+        return worked
+
+    with ExitStack() as patches:
+        for name, (owner, attribute) in _PARTS.items():
+            work = timed(name, getattr(owner, attribute))
+            patches.enter_context(patch.object(owner, attribute, work))
+        timed(ALL, job)()
+    return found
 
 
 @contextmanager
