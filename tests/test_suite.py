@@ -14,6 +14,7 @@ import pytest
 import rows_file
 import suite
 import suite_machine
+import suite_vectors
 from engines import PLAIN
 from growth import fitted_exponent, last_exponent
 from measured import Limits, parsed
@@ -204,8 +205,11 @@ def test_the_parts_on_this_machine_run_from_small_files_to_a_page(
         "1",
         "2",
     ]
+    monkeypatch.setattr(suite_vectors, "DATA", data)
+    vectors = ["--vector-columns", "20", "--vector-repeats", "2"]
     written = tmp_path / "page.md"
-    arguments = ["--quick", "--parts", "machine", "growth", "--write", str(written), *grown]
+    parts = ["machine", "growth", "vectors"]
+    arguments = ["--quick", "--parts", *parts, "--write", str(written), *grown, *vectors]
     arguments += [word for name, size in sizes.items() for word in (f"--{name}", size)]
     monkeypatch.setattr(sys, "argv", ["suite.py", *arguments])
     suite.main()
@@ -216,6 +220,7 @@ def test_the_parts_on_this_machine_run_from_small_files_to_a_page(
         "within the limit",
         "| after that s |",
         "| exponent |",
+        "| looks from a centre |",
     ):
         assert heading in text
     assert "failed" not in text
