@@ -46,6 +46,7 @@ def test_all_groups_at_once_have_the_law_of_one_release_each(
 
 
 @pytest.mark.usefixtures("seeded_releases")
+@pytest.mark.slow
 def test_groups_and_one_by_one_releases_agree_in_distribution() -> None:
     """Values of one group, 400 releases each way, Kolmogorov-Smirnov."""
     from scipy import stats

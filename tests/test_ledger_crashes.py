@@ -66,6 +66,7 @@ def test_a_release_is_killed_at_every_statement(place: str, data: Path, run: str
     assert found["became"]["printed"] > 0
 
 
+@pytest.mark.slow
 def test_the_kill_test_would_see_a_late_charge(tmp_path: Path, data: Path) -> None:
     ended = killed(str(tmp_path / "l.sqlite"), data, "--every", "9", "--charge-late")
     assert ended.returncode != 0

@@ -211,6 +211,7 @@ def test_figures_plots_and_pages_from_one_call(tmp_path):
     assert json.loads((tmp_path / "a" / "run.json").read_text())["seed"] == 3
 
 
+@pytest.mark.slow
 def test_panels_of_one_run_may_come_one_by_one(tmp_path):
     for figure in ("1b", "1h"):
         run = Reproduction([figure], effort=TINY, folder=tmp_path, seed=3, jobs=2)
