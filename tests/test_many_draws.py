@@ -177,3 +177,8 @@ def test_the_ends_of_the_range(kind: Kind, scale: float) -> None:
     assert len(draws) == 30_000
     assert (draws == 0).all() == (scale < 1)
     assert many_draws(seeded(8), kind, scale, 0).size == 0
+
+
+def test_a_scale_is_not_shown() -> None:
+    assert "1000.3" not in repr(many._Shells.of("gaussian", 1000.3))
+    assert "scale=" not in repr(many._Shells.of("gaussian", 1000.3))

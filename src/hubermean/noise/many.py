@@ -65,7 +65,7 @@ def many_draws(
     return found
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)  # a scale may be private
 class _Shells:
     """What k and -k for k >= 0 are proposed from: stretches of 2^bits numbers, then a tail.
 
