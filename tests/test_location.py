@@ -195,7 +195,7 @@ def test_converges_whatever_the_directions(monkeypatch, propose):
         return sweep(*args, **options)
 
     monkeypatch.setattr("hubermean.location.direction.Directions.propose", propose)
-    monkeypatch.setattr("hubermean.location.huber.sweep", counted)
+    monkeypatch.setattr("hubermean.location.descent.sweep", counted)
     found = huber_location(points, thresholds=2.0)
     assert found.error_bound < 1e-11
     assert np.linalg.norm(found.point - reference.point) <= found.error_bound + reference.error_bound

@@ -100,9 +100,8 @@ def test_distances_are_those_from_the_point_that_is_returned(
     geometry = Geometry.choose(threshold=1.0, radius=100.0, dimension=d)
     for points in (rng.standard_cauchy((400, d)), rng.normal(size=(400, d)) * 1e-3, np.zeros((400, d))):
         rows = Rows.within_ball(points, geometry.clamp)
-        distances = np.full(400, np.nan)
-        found = small_gradient(rows, thresholds=1.0, tolerance=1e-9, distances=distances)
+        found = small_gradient(rows, thresholds=1.0, tolerance=1e-9)
         exact = np.sqrt(np.square(np.asarray(rows).astype(np.longdouble) - found.point).sum(axis=1))
-        assert np.all(np.abs(distances - exact) <= 1e-13 * exact)
+        assert np.all(np.abs(found.distances.all - exact) <= 1e-13 * exact)
         located = geometry.locate(rows, None)
         assert np.allclose(located.depths, geometry.depths(rows, located.centre), rtol=0.0, atol=1e-9)

@@ -302,7 +302,7 @@ def test_one_pull_in_place_of_two_is_caught() -> None:
 
 def test_a_step_that_forgets_the_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousandfold solver error: a search that starts at the median of 401 users, on either side, ends there, too."""
-    monkeypatch.setattr("hubermean.location.huber.mean", medians)
+    monkeypatch.setattr("hubermean.location.huber.by_core", lambda problem, _: (medians(problem), None))
     mine = setup_at(Neighbors.REPLACE_USER, curvature=300, high=401.0, gradient_rate=0.02)
     exact = setup_at(Neighbors.REPLACE_USER, curvature=300, high=401.0)
     assert mine is not None

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hubermean.location.blocks import SLACK, UNIT, gradient_error
+from hubermean.location import Distances
+from hubermean.location.blocks import gradient_error
+from hubermean.location.floats import SLACK, UNIT
 from hubermean.location.rounds import MOST_PASSES
 from hubermean.location.sections import MOST_PASSES as MOST_SECTIONS
 from hubermean.location.sums import added_up
@@ -182,7 +184,8 @@ def test_the_weight_beyond_a_depth_is_that_of_one_table(d: int, cap: int, n_part
         centre=found.centre,
         total_weight=found.total_weight,
         certified=True,
-        depths=how.geometry.depths(points, found.centre),
+        threshold=how.geometry.threshold,
+        distances=Distances.bounded(points, found.centre),
         weights=weights,
     )
     # Also at depths that users have to the last bit, and just beside them.

@@ -17,21 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hubermean.errors import InputError
-from hubermean.location.rows import STRIP_ROWS, Floats, Rows, block_rows
+from hubermean.location.core import Core
+from hubermean.location.floats import LOST_DISTANCE, SLACK, TINY, UNIT
+from hubermean.location.rows import STRIP_ROWS, Floats, Positions, Rows, block_rows
 from hubermean.row_squares import row_squares
-
-# Unit roundoff of float64, the smallest positive float64, and a factor that absorbs every second-order term
-# and the rounding of scalar sums (proofs/huber-location.md, 3.1).
-UNIT = 2.0**-53
-TINY = 2.0**-1074
-SLACK = 1.0 + 2.0**-20
 
 # Between these no square, product or sum below over- or underflows in a way that matters (proof 3.1).
 LARGEST = 2.0**320
 SMALLEST = 2.0**-320
-
-# A square below 2**-1022 is lost, and with it a distance of at most this per square root of a column.
-LOST_DISTANCE = 2.0**-510
 
 _LONG_ROW = 64
 
@@ -40,14 +33,18 @@ _LONG_ROW = 64
 class Problem:
     """A weighted Huber location problem: `points` is (n, d), the others are scalars or (n,).
 
-    `distances`, if there, receives those of the users from the centre of the latest pass, shape (n,).
+    `total_weight` is the sum of the weights up to rounding, and the float nearest to it if `has_exact_weight`.
+    `distances`, if there, receives those of the users from the centre of the latest pass, shape (n,). `core`, if there,
+    are more users, whose weight is part of `total_weight`.
     """
 
     points: Rows
     weights: Floats | None
     thresholds: float | Floats
     total_weight: float
+    has_exact_weight: bool = False
     distances: Floats | None = None
+    core: Core | None = None
 
     @property
     def n_users(self) -> int:
@@ -72,6 +69,16 @@ class Problem:
             distances=None if self.distances is None else self.distances[share],
         )
 
+    def some(self, which: Positions) -> Problem:
+        """Of the users at rising positions; the total weight stays that of all."""
+        return replace(
+            self,
+            points=self.points.some(which),
+            weights=None if self.weights is None else self.weights[which],
+            thresholds=self.thresholds if isinstance(self.thresholds, float) else self.thresholds[which],
+            distances=None,
+        )
+
     @staticmethod
     def build(
         points: npt.ArrayLike | Rows, weights: npt.ArrayLike | None, thresholds: npt.ArrayLike
@@ -88,10 +95,10 @@ class Problem:
         if not (float(np.min(limits)) >= SMALLEST and float(np.max(limits)) <= LARGEST):
             raise InputError(f"thresholds must lie between {SMALLEST:.1e} and {LARGEST:.1e}")
         if weights is None:
-            masses, total = None, float(n)
+            masses, total, exact = None, float(n), True
         else:
             masses = np.broadcast_to(_per_user(weights, n, "weights"), (n,))
-            total = float(np.sum(masses))
+            total, exact = float(np.sum(masses)), _are_whole(weights)
             positive = np.min(masses, initial=LARGEST, where=masses > 0)
             if not (float(np.min(masses)) >= 0 and float(np.max(masses)) <= LARGEST and positive >= SMALLEST):
                 raise InputError(f"weights must be 0 or lie between {SMALLEST:.1e} and {LARGEST:.1e}")
@@ -102,8 +109,17 @@ class Problem:
             weights=masses,
             thresholds=float(limits) if limits.ndim == 0 else limits,
             total_weight=total,
+            has_exact_weight=exact and total < _LARGEST_WHOLE,
         )
         return problem, flat
+
+
+# Whole numbers that add up to less than this do so without rounding.
+_LARGEST_WHOLE = 2.0**53
+
+
+def _are_whole(weights: npt.ArrayLike) -> bool:
+    return np.asarray(weights).dtype.kind in "iu"
 
 
 _WRONG_SHAPE = "points must have shape (n,) or (n, d) with n >= 1 and d >= 1"
@@ -194,14 +210,6 @@ def gradient_error(n_users: int, dimension: int, influence: float) -> float:
     strips = -(-rows // STRIP_ROWS) + 1
     roundings = 0.5 * dimension + 10.0 + min(n_users, STRIP_ROWS) + strips
     return roundings * UNIT * SLACK * influence + 4.0 * n_users * dimension * TINY
-
-
-def length(vector: Floats) -> float:
-    """The Euclidean norm, scaled first: squares of numbers within range may be out of it (proof 3.1)."""
-    largest = float(np.max(np.abs(vector), initial=0.0))
-    if largest == 0.0 or not math.isfinite(largest):
-        return largest
-    return largest * float(np.linalg.norm(vector / largest))
 
 
 def attainable_gradient(

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubermean.location.blocks import SLACK, UNIT, Problem, blocks, distance_bounds
+from hubermean.location.blocks import Problem, blocks, distance_bounds
+from hubermean.location.floats import SLACK, UNIT
 from hubermean.location.rows import Floats
 from hubermean.location.sweep import Sweep, sweep
 

@@ -10,7 +10,7 @@ from collections import deque
 
 import numpy as np
 
-from hubermean.location.blocks import length
+from hubermean.location.floats import length
 from hubermean.location.rows import Floats
 from hubermean.location.sweep import Sweep
 

@@ -17,9 +17,10 @@ from typing import Protocol
 
 import numpy as np
 
-from hubermean.location.blocks import length
+from hubermean.location.descent import decreases
 from hubermean.location.direction import Directions
-from hubermean.location.huber import SmallGradient, decreases, small_gradient
+from hubermean.location.floats import length
+from hubermean.location.huber import SmallGradient, small_gradient
 from hubermean.location.rows import Floats
 from hubermean.location.sweep import Sweep
 

@@ -51,11 +51,13 @@ class Rows:
         array: (m, d) real numbers of any type, best with each row in one piece; read, never copied or written.
         chosen: rising positions of the n rows that are meant, None for all.
         factors: what each of the n rows is multiplied by, None for 1.
+        squares: what `row_squares` makes of each of the n rows, infinite where it is multiplied; None if not known.
     """
 
     array: npt.NDArray[Any]
     chosen: Positions | None = None
     factors: Floats | None = None
+    squares: Floats | None = None
 
     @classmethod
     def within_ball(
@@ -70,15 +72,19 @@ class Rows:
 
         `squares`, what `row_squares` makes of all rows, saves the pass over those that are surely within.
         """
-        rows = cls(array=array, chosen=chosen)
+        rows = Rows(array=array, chosen=chosen)
         n, d = rows.shape
         factors, doubtful = np.ones(n), np.arange(n)
+        if squares is not None and chosen is not None:
+            squares = squares[chosen]
         if squares is not None and _few_squares_lost(array.dtype, d, radius):
-            doubtful = np.flatnonzero(~_surely_within(squares if chosen is None else squares[chosen], radius))
-            rows = cls(array=array, chosen=doubtful if chosen is None else chosen[doubtful])
-        found = shared_out(lambda share: rows.part(share)._factors(radius), len(doubtful), d)
+            doubtful = np.flatnonzero(~_surely_within(squares, radius))
+        far = rows.some(doubtful)
+        found = shared_out(lambda share: far.part(share)._factors(radius), len(doubtful), d)
         factors[doubtful] = np.concatenate(found)
-        return cls(array=array, chosen=chosen, factors=factors)
+        if squares is not None:
+            squares = np.where(factors == 1.0, squares, np.inf)
+        return cls(array=array, chosen=chosen, factors=factors, squares=squares)
 
     def _factors(self, radius: float) -> Floats:
         """What brings each row into the ball; 1 for those that are in it."""
@@ -110,9 +116,21 @@ class Rows:
     def part(self, share: slice) -> Rows:
         """Rows in succession, where they are."""
         factors = None if self.factors is None else self.factors[share]
+        squares = None if self.squares is None else self.squares[share]
         if self.chosen is None:
-            return Rows(array=self.array[share], factors=factors)
-        return Rows(array=self.array, chosen=self.chosen[share], factors=factors)
+            return Rows(array=self.array[share], factors=factors, squares=squares)
+        return Rows(array=self.array, chosen=self.chosen[share], factors=factors, squares=squares)
+
+    def some(self, which: Positions) -> Rows:
+        """The rows at rising positions, where they are."""
+        if len(which) == len(self):
+            return self
+        return Rows(
+            array=self.array,
+            chosen=which if self.chosen is None else self.chosen[which],
+            factors=None if self.factors is None else self.factors[which],
+            squares=None if self.squares is None else self.squares[which],
+        )
 
     def __getitem__(self, which: slice | Positions) -> Floats:
         """Some of the rows, in an array of their own."""

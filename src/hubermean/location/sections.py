@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hubermean.location.blocks import SLACK, TINY
+from hubermean.location.floats import SLACK, TINY
 from hubermean.location.huber import SmallGradient
 from hubermean.location.rows import Floats, Rows, block_rows
 from hubermean.location.sums import Compensated, strip_sum

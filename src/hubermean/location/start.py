@@ -20,26 +20,42 @@ SAMPLE_ROWS, SAMPLE_ELEMENTS, SAMPLE_LEAST = 4096, 2**20, 32
 
 def mean(problem: Problem) -> Floats:
     """The weighted mean of all users, in one pass; not finite where a point is not."""
-    n, d = problem.points.shape
-    # Points that are too large or not finite are refused by the pass that looks from here.
     with np.errstate(invalid="ignore", over="ignore"):
-        sums = shared_out(lambda share: _sum(problem.part(share)), n, d)
-        return np.asarray(added_up(sums) / problem.total_weight)
+        return np.asarray(total(problem) / problem.total_weight)
+
+
+def total(problem: Problem) -> Floats:
+    """The weighted sum of all users, in one pass; not finite where a point is not.
+
+    *Formal guarantees*
+    - A term passes at most `additions(problem)` roundings (proofs/huber-location.md, Lemma 2.8).
+    """
+    n, d = problem.points.shape
+    # Points that are too large or not finite are refused by whoever looks at distances from here.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return added_up(shared_out(lambda share: _sum(problem.part(share)), n, d))
+
+
+def additions(problem: Problem) -> int:
+    """In a block and over blocks, in any order; one product with a weight, and two for the sums of threads."""
+    n, d = problem.points.shape
+    rows = max(min(n, block_rows(d)), 1)
+    return rows + -(-n // rows) + 3
 
 
 def _sum(problem: Problem) -> Floats:
     n, d = problem.points.shape
-    size = min(n, block_rows(d))
-    buffer, total = np.empty((size, d)), np.zeros(d)
+    size = max(min(n, block_rows(d)), 1)
+    buffer, added = np.empty((size, d)), np.zeros(d)
     for start in range(0, n, size):
         window = slice(start, min(start + size, n))
         if problem.weights is not None:
-            total += strip_sum(problem.weights[window], problem.points.read(window, buffer))
+            added += strip_sum(problem.weights[window], problem.points.read(window, buffer))
         elif problem.points.are_as_stored(window):
-            total += np.add.reduce(problem.points.stored(window), axis=0, dtype=np.float64)
+            added += np.add.reduce(problem.points.stored(window), axis=0, dtype=np.float64)
         else:
-            total += np.add.reduce(problem.points.read(window, buffer), axis=0)
-    return total
+            added += np.add.reduce(problem.points.read(window, buffer), axis=0)
+    return added
 
 
 def medians(problem: Problem) -> Floats:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks, gradient_error, length
+from hubermean.location.blocks import Problem, blocks, gradient_error
+from hubermean.location.core import Core
+from hubermean.location.floats import LOST_DISTANCE, SLACK, UNIT, length
 from hubermean.location.rows import STRIP_ROWS, Floats, block_rows
 from hubermean.location.sums import Compensated, added_up, strip_sum
 from hubermean.threads import shared_out
@@ -110,8 +112,16 @@ class Sweep:
     hessian: Floats | None
 
     @classmethod
-    def of(cls, sums: Sums, centre: Floats, *, n_users: int, total_weight_bound: float) -> Sweep:
-        """From the sums over all users.
+    def of(
+        cls,
+        sums: Sums,
+        centre: Floats,
+        *,
+        n_users: int,
+        total_weight_bound: float,
+        core: Core | None = None,
+    ) -> Sweep:
+        """From the sums over all users, or over all but those of a core.
 
         *Formal guarantees*
         - |gradient - G(centre)| <= error for the points as float64, whatever the order of summation inside a
@@ -119,17 +129,25 @@ class Sweep:
           The Hessian carries no guarantee and needs none.
         """
         d = centre.size
+        force, pull = sums.force, sums.pull
+        influence = sums.influence * SLACK + total_weight_bound * math.sqrt(d) * LOST_DISTANCE
+        error = gradient_error(n_users, d, influence)
+        if core is not None:
+            more = core.force(centre)
+            # One more addition (proof 2.8).
+            error += core.force_error(centre) + SLACK * UNIT * (length(force) + length(more))
+            force, pull = force + more, pull + core.weight
+            influence += core.weight * core.threshold
         curvature = None if sums.outside is None else -sums.outside.astype(np.float64)
         if curvature is not None:
-            curvature.flat[:: d + 1] += sums.pull
-        gradient = -sums.force
-        influence = sums.influence * SLACK + total_weight_bound * math.sqrt(d) * LOST_DISTANCE
+            curvature.flat[:: d + 1] += pull
+        gradient = -force
         return cls(
             centre=centre,
             gradient=gradient,
             norm=length(gradient),
-            error=gradient_error(n_users, d, influence),
-            pull=sums.pull,
+            error=error,
+            pull=pull,
             influence=influence,
             hessian=curvature,
         )
@@ -157,4 +175,10 @@ def sweep(problem: Problem, centre: Floats, *, hessian: bool) -> Sweep:
         problem.dimension,
     )
     sums = shares[0] if len(shares) == 1 else Sums.added(shares)
-    return Sweep.of(sums, centre, n_users=problem.n_users, total_weight_bound=problem.total_weight_bound)
+    return Sweep.of(
+        sums,
+        centre,
+        n_users=problem.n_users,
+        total_weight_bound=problem.total_weight_bound,
+        core=problem.core,
+    )

@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.location import Rows, attainable_gradient, small_gradient
-from hubermean.location.blocks import LOST_DISTANCE, SLACK, UNIT, Problem, blocks
+from hubermean.location import Distances, Rows, attainable_gradient, distances_from, small_gradient
+from hubermean.location.floats import LOST_DISTANCE, SLACK, UNIT
 from hubermean.location.rows import MOST_ROWS
 from hubermean.mechanisms.certified_bounds import Floats, Integers
 from hubermean.mechanisms.protocol import Request
@@ -85,21 +85,31 @@ class Located(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeldUsers(Located):
-    """Users on this machine, with the depth of each.
+    """Users on this machine, with the distance of each from the centre.
 
     Attributes:
-        depths: T - |y - c| of each user with a usable record, as computed.
+        threshold: T.
+        distances: of each user with a usable record; None without users.
         weights: their weights, or None for ones.
     """
 
-    depths: Floats = field(repr=False)
+    threshold: float
+    distances: Distances | None = field(repr=False)
     weights: Integers | None = field(repr=False)
+
+    @property
+    def depths(self) -> Floats:
+        """T - |y - c| of each user, as computed."""
+        return np.zeros(0) if self.distances is None else self.threshold - self.distances.all
 
     def at_depths(self, depths: Floats) -> HeldUsers:
         return self
 
     def weight_beyond(self, depth: float) -> int:
-        deep = self.depths >= depth
+        """By the depths as computed; only users of whom it is not known yet are looked at."""
+        if self.distances is None:
+            return 0
+        deep = self.distances.where(lambda distances: self.threshold - distances >= depth)
         return int(np.count_nonzero(deep)) if self.weights is None else int(self.weights[deep].sum())
 
 
@@ -160,24 +170,21 @@ class Geometry:
     def locate(self, points: Rows, weights: Integers | None) -> HeldUsers:
         """The centre of the users and their depths; without users the centre is 0."""
         if len(points) == 0:
-            nobody = np.zeros(0)
             return HeldUsers(
                 centre=np.zeros(self.dimension),
-                depths=nobody,
+                threshold=self.threshold,
+                distances=None,
                 weights=weights,
                 total_weight=0,
                 certified=False,
             )
         total = len(points) if weights is None else int(weights.sum())
         gradient = self.gradient_rate * total
-        depths = np.empty(len(points))
-        found = small_gradient(
-            points, weights=weights, thresholds=self.threshold, tolerance=gradient, distances=depths
-        )
-        np.subtract(self.threshold, depths, out=depths)
+        found = small_gradient(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
         return HeldUsers(
             centre=found.point,
-            depths=depths,
+            threshold=self.threshold,
+            distances=found.distances,
             weights=weights,
             total_weight=total,
             certified=found.norm_bound <= gradient,
@@ -185,11 +192,4 @@ class Geometry:
 
     def depths(self, points: Rows, centre: Floats) -> Floats:
         """T - |y - centre| per user, each within half of `depth_step` where it matters (Lemma 1)."""
-        problem, _ = Problem.build(points, None, self.threshold)
-        depths = np.empty(len(points))
-        start = 0
-        for block in blocks(problem, centre):
-            size = len(block.distances)
-            np.subtract(self.threshold, block.distances, out=depths[start : start + size])
-            start += size
-        return depths
+        return np.asarray(self.threshold - distances_from(points, centre))

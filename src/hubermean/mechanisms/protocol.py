@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from itertools import repeat
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -128,7 +129,8 @@ class PublicFacts:
             raise InputError(
                 f"{neighbors.value!r} takes users on one machine; use neighbors='replace-user' or 'add-remove'"
             )
-        columns = tuple(map(Column._make, zip(table.columns, table.limits, strict=True)))
+        named = zip(table.columns, table.limits, strict=True)
+        columns = tuple(map(tuple.__new__, repeat(Column), named))  # no call of Python's for each of many
         return cls(
             columns=columns,
             n_users=table.n_users if neighbors.users_are_public else None,

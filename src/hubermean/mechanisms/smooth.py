@@ -20,7 +20,7 @@ import numpy as np
 from hubermean.errors import InputError
 from hubermean.laws import NoisySum
 from hubermean.location import Rows
-from hubermean.location.blocks import SLACK, UNIT
+from hubermean.location.floats import SLACK, UNIT
 from hubermean.mechanisms.certified_bounds import (
     LARGEST_WEIGHT,
     Caps,

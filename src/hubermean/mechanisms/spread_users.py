@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hubermean.location import Rows, Search, gradients_at, small_gradient, small_gradient_by_sections
-from hubermean.location.blocks import SLACK, Problem, gradient_error
+from hubermean.location.blocks import Problem, gradient_error
+from hubermean.location.floats import SLACK
 from hubermean.location.huber import SmallGradient
 from hubermean.location.rounds import MOST_PASSES, PART_TOLERANCE, centre_of_parts
 from hubermean.location.sums import added_up

@@ -1,0 +1,138 @@
+"""The Huber location of users most of whom lie within the threshold of their mean, without a look at each of them.
+
+Those within the threshold are a core, whose loss is a sum of squares: their weight and their sum are all of it, and a
+search among the others reads nobody else. Where it ends, the core must still be within the threshold, which the bounds
+on distances tell of nearly all users without another look. Proof: proofs/huber-location.md, Lemma 2.8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hubermean.location.blocks import Problem
+from hubermean.location.core import Core
+from hubermean.location.descent import descend, look
+from hubermean.location.distances import Distances
+from hubermean.location.floats import SLACK, TINY, UNIT, length
+from hubermean.location.rows import Floats, Positions, Rows
+from hubermean.location.start import additions, mean, total
+
+# With more users than this share outside the core a search looks at all of them as quickly.
+_MOST_OUTSIDE = 1 / 8
+# So often a search is repeated because it left a part of the core outside the threshold.
+_ROUNDS = 4
+# Rows of many columns are about as long as each other as a rule. Those so much longer than most are left out of the
+# mean from which distances are measured, so that they cannot drag it away.
+_LONG_ROW, _LONGER = 16, 4.0
+# Of so many users it is looked first whether they are near at all.
+_SAMPLE = 128
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AroundCore:
+    """A point, a bound on the norm of the exact gradient there, and the distances of all users; private."""
+
+    point: Floats
+    norm_bound: float
+    distances: Distances
+
+
+def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | None]:
+    """(where a search may start, a point where the gradient is below the tolerance if one was found).
+
+    *Formal guarantees*
+    - The norm of the exact gradient at the point found is at most its bound, and that at most the tolerance.
+    """
+    threshold = problem.thresholds
+    if not isinstance(threshold, float) or not problem.has_exact_weight:
+        return mean(problem), None
+    summed = _Summed.of(problem)
+    if summed.weight == 0.0:
+        return mean(problem), None
+    start = summed.mean
+    # What rounding may do to the sum of users so near is known without a look; it must leave room for a search.
+    if not summed.error(threshold + length(start), 0.0) <= 0.5 * tolerance:
+        return start, None
+    distances = Distances.bounded(problem.points, start)
+    sample = np.unique(np.linspace(0, problem.n_users - 1, _SAMPLE).astype(np.intp))
+    if np.mean(distances.some(sample).are_within(threshold)) < 1.0 - 2.0 * _MOST_OUTSIDE:
+        return start, None
+    within = distances.are_within(threshold)
+    for _ in range(_ROUNDS):
+        outside = np.flatnonzero(~within | summed.left_out)
+        if outside.size > _MOST_OUTSIDE * problem.n_users:
+            return start, None
+        core = summed.without(outside, distances, threshold=threshold, reach=length(start))
+        if outside.size == 0:
+            bound = core.force_error(start) + SLACK * length(core.force(start))
+            found_here = AroundCore(point=start, norm_bound=bound, distances=distances)
+            return start, found_here if bound <= tolerance else None
+        reduced = replace(problem.some(outside), core=core)
+        found, _ = descend(reduced, look(reduced, start), tolerance)
+        start = found.centre
+        if not found.norm_bound <= tolerance:
+            return start, None
+        distances = distances.seen_from(start)
+        within, inside_before = distances.are_within(threshold), within & ~summed.left_out
+        if within[inside_before].all():
+            return start, AroundCore(point=start, norm_bound=found.norm_bound, distances=distances)
+    return start, None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Summed:
+    """The sum of all users but those whose rows are much longer than most."""
+
+    problem: Problem
+    left_out: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    weight: float
+    total: Floats
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Summed:
+        left_out = _far(problem.points)
+        kept = problem.some(np.flatnonzero(~left_out))
+        weight = float(kept.n_users) if kept.weights is None else float(np.sum(kept.weights))
+        return cls(problem=problem, left_out=left_out, weight=weight, total=total(kept))
+
+    @property
+    def mean(self) -> Floats:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(self.total / self.weight)
+
+    def error(self, length_of_near: float, lengths_of_others: float) -> float:
+        """Of the sum: of users no longer than so, and of others, whose weights times lengths add up to so much."""
+        sizes = self.weight * length_of_near + lengths_of_others
+        return SLACK * additions(self.problem) * UNIT * sizes + self._lost
+
+    @property
+    def _lost(self) -> float:
+        return 2.0 * self.total.size * self.problem.n_users * TINY
+
+    def without(self, outside: Positions, distances: Distances, *, threshold: float, reach: float) -> Core:
+        """The core: all who were added up, but for these. `reach` is how far the centre of the distances is from 0."""
+        removed = outside[~self.left_out[outside]]
+        others = self.problem.some(removed)
+        weights = np.ones(removed.size) if others.weights is None else others.weights
+        sizes = float(weights @ (distances.most[removed] * SLACK + reach))
+        near = threshold + reach
+        if removed.size == 0:
+            return Core(
+                weight=self.weight, total=self.total, error=self.error(near, sizes), threshold=threshold
+            )
+        # The second sum is made in fewer additions than the first, and one more takes it away.
+        return Core(
+            weight=self.weight - float(np.sum(weights)),
+            total=self.total - total(others),
+            error=2.0 * self.error(near, sizes) + 2.0 * UNIT * (self.weight * near + sizes),
+            threshold=threshold,
+        )
+
+
+def _far(points: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which rows are much longer than most, as far as lengths are known."""
+    if points.squares is None or points.shape[1] < _LONG_ROW:
+        return np.zeros(len(points), dtype=bool)
+    return np.asarray(~(points.squares <= _LONGER * _LONGER * np.median(points.squares)))

@@ -1,0 +1,214 @@
+"""A centre that is found without a look at everybody is the one that a look would find, and its gradient is within the
+bound that goes with it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hubermean.location.descent as solver
+from hubermean.errors import InputError
+from hubermean.location import Rows, small_gradient
+from hubermean.location.around_core import AroundCore, by_core
+from hubermean.location.blocks import Problem
+from hubermean.location.start import mean
+from hubermean.row_squares import row_squares
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+RATE = 2.0**-34  # of the threshold, for each unit of weight: what `tested` asks for
+
+
+def rows_of(points: Any, *, radius: float = 1e300) -> Rows:
+    squares = row_squares(points, np.empty(len(points))) if points.dtype.kind == "f" else None
+    return Rows.within_ball(points, radius, squares=squares)
+
+
+def exact_gradient(points: np.ndarray[Any, Any], weights: Any, centre: Floats) -> Fraction:
+    """The square of the norm of the gradient of the sum of squares."""
+    total = Fraction(0)
+    for column, place in zip(points.T.tolist(), centre.tolist(), strict=True):
+        pull = sum(
+            int(a) * (Fraction(place) - Fraction(y)) for a, y in zip(weights.tolist(), column, strict=True)
+        )
+        total += pull * pull
+    return total
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e4])
+@pytest.mark.parametrize("size", [1e-90, 1.0, 1e60])
+def test_the_gradient_at_a_confirmed_mean_is_within_its_bound(
+    size: float, offset: float, weighted: bool, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if dtype is np.float32 and size != 1.0:
+        size = 1e-40 if size < 1.0 else 1e30
+    monkeypatch.setattr("hubermean.location.start.block_rows", lambda _: 16)
+    rng = np.random.default_rng(4)
+    points = (size * (rng.uniform(-1.0, 1.0, (333, 3)) + offset)).astype(dtype)
+    weights = rng.integers(1, 2**22, 333) if weighted else np.ones(333, dtype=np.int64)
+    problem, _ = Problem.build(rows_of(points), weights if weighted else None, 4.0 * size)
+    _, found = by_core(problem, np.inf)
+    assert found is not None
+    assert np.array_equal(found.point, mean(problem))
+    assert exact_gradient(points, weights, found.point) <= Fraction(found.norm_bound) ** 2
+    # And it is no wild bound: some hundred roundings of numbers as large as these.
+    assert (
+        found.norm_bound
+        <= 400 * 2.0**-53 * float(weights.sum()) * size * (4.0 + 2.0 * (offset + 1.0)) + 1e-300
+    )
+
+
+def test_a_mean_is_not_confirmed_where_the_bound_is_above_the_tolerance_or_weights_are_not_known_exactly() -> (
+    None
+):
+    points = np.random.default_rng(5).uniform(-1.0, 1.0, (100, 4))
+
+    def asked(tolerance: float, weights: Any = None, thresholds: Any = 10.0) -> bool:
+        problem, _ = Problem.build(points, weights, thresholds)
+        return by_core(problem, tolerance)[1] is not None
+
+    assert asked(1e-6)
+    assert not asked(0.0)
+    assert not asked(1e-15)
+    assert asked(1e-6, weights=np.full(100, 2))
+    assert not asked(1e-6, weights=np.full(100, 2.0))
+    assert not asked(1e9, weights=np.full(100, 2**50))  # their sum is not exact in floats
+    assert not asked(1e-6, thresholds=np.full(100, 10.0))
+    assert not asked(1e-6, thresholds=0.5)  # some are beyond
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [2, 40])
+def test_one_user_just_beyond_the_threshold_is_enough_for_a_look(d: int, dtype: type) -> None:
+    """Which then finds another centre than the mean."""
+    rng = np.random.default_rng(6)
+    points = rng.standard_normal((500, d)).astype(dtype)
+    points[17] *= 4.0
+    tolerance = 2.0**-34 * 500
+    centre = points.mean(axis=0, dtype=np.float64)
+    farthest = float(np.linalg.norm(points.astype(float) - centre, axis=1).max())
+    inside = small_gradient(rows_of(points), thresholds=1.001 * farthest, tolerance=tolerance)
+    outside = small_gradient(rows_of(points), thresholds=0.999 * farthest, tolerance=tolerance)
+    assert np.allclose(inside.point, centre, rtol=0.0, atol=1e-14)
+    assert float(np.linalg.norm(outside.point - centre)) > 1e-8
+    assert outside.norm_bound <= max(tolerance, 1e-9)
+
+
+def huber_gradient(points: Rows, weights: Any, threshold: float, centre: Floats) -> float:
+    """The norm of the gradient in extended precision."""
+    offsets = np.asarray(points).astype(np.longdouble) - centre.astype(np.longdouble)
+    lengths = np.sqrt((offsets * offsets).sum(axis=1))
+    pulls = np.minimum(1.0, threshold / np.maximum(lengths, threshold)) * weights
+    force = (offsets * pulls[:, np.newaxis]).sum(axis=0)
+    return float(np.sqrt((force * force).sum()))
+
+
+def crowd(rng: np.random.Generator, n: int, d: int, *, far: float, share: float) -> Floats:
+    """Users about sqrt(d) away from a centre that is not 0, some of them `far` times as far on one side."""
+    points = rng.standard_normal((n, d))
+    points[: int(share * n)] *= 1.5
+    points[: int(share * n), 0] += far * d**0.5
+    return points + 0.3 * rng.standard_normal(d)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many users each pass of a search looked at."""
+    seen: list[int] = []
+    plain = solver.sweep
+
+    def counted(problem: Problem, centre: Floats, **more: Any) -> Any:
+        seen.append(problem.n_users)
+        return plain(problem, centre, **more)
+
+    monkeypatch.setattr(solver, "sweep", counted)
+    return seen
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("far", "share"), [(3.0, 0.08), (50.0, 0.05), (1e4, 0.02), (1e9, 0.001)])
+@pytest.mark.parametrize("d", [1, 3, 40, 300])
+def test_hostile_users_are_searched_among_and_nobody_else(
+    d: int, far: float, share: float, weighted: bool, dtype: type, looks: list[int]
+) -> None:
+    rng = np.random.default_rng(d)
+    n, threshold = 3000, 2.0 * d**0.5 + 3.0
+    points = rows_of(crowd(rng, n, d, far=far, share=share).astype(dtype), radius=1e6 * d**0.5)
+    weights = rng.integers(1, 5, n) if weighted else None
+    masses = np.ones(n) if weights is None else weights
+    tolerance = RATE * threshold * float(masses.sum())
+    found = small_gradient(points, weights=weights, thresholds=threshold, tolerance=tolerance)
+    gradient = huber_gradient(points, masses, threshold, found.point)
+    assert gradient <= found.norm_bound * (1.0 + 1e-6)
+    assert found.norm_bound <= tolerance
+    assert np.allclose(
+        found.distances.all, np.linalg.norm(np.asarray(points) - found.point, axis=1), rtol=1e-12
+    )
+    if d >= 16 or far * share <= 0.5:  # else the mean is dragged away, and everybody must be looked at
+        assert looks
+        assert max(looks) <= 0.125 * n
+
+
+def test_the_centre_is_that_of_a_search_among_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    points = rows_of(crowd(rng, 2000, 50, far=20.0, share=0.1))
+    wanted = {"thresholds": 20.0, "tolerance": 1e-9}
+    quick = small_gradient(points, **wanted)  # type: ignore[arg-type]
+    monkeypatch.setattr("hubermean.location.huber.by_core", lambda problem, _: (mean(problem), None))
+    plain = small_gradient(points, **wanted)  # type: ignore[arg-type]
+    assert np.allclose(quick.point, plain.point, rtol=0.0, atol=1e-11)
+    assert np.allclose(quick.distances.all, plain.distances.all, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [2, 40])
+def test_a_core_that_the_search_leaves_behind_is_searched_among(
+    d: int, dtype: type, looks: list[int]
+) -> None:
+    """Many users just within the threshold of the mean, on the side to which it is dragged: the centre is not."""
+    rng = np.random.default_rng(d)
+    points = 0.1 * rng.standard_normal((4000, d)) / d**0.5
+    points[:300, 0] += 5.0
+    edge = points[300:420]
+    edge[:, 0] = 1.6 + 0.3 + 0.02 * rng.random(120)
+    points[:, 1] += 5.0  # so that no row is much longer than most
+    rows = rows_of(points.astype(dtype))
+    found = small_gradient(rows, thresholds=1.6, tolerance=RATE * 4000)
+    gradient = huber_gradient(rows, np.ones(4000), 1.6, found.point)
+    assert gradient <= found.norm_bound * (1.0 + 1e-6) <= RATE * 4000 * (1.0 + 1e-6)
+    start = np.asarray(rows).mean(axis=0)
+    assert (np.linalg.norm(edge - start, axis=1) < 1.6).all()
+    assert (found.distances.all[300:420] > 1.6).all()
+    assert set(looks) == {300, 420}
+
+
+def test_where_many_are_outside_everybody_is_looked_at(looks: list[int]) -> None:
+    rng = np.random.default_rng(8)
+    points = rng.standard_cauchy((2000, 3))
+    found = small_gradient(points, thresholds=0.5, tolerance=RATE * 2000)
+    assert 2000 in looks
+    assert huber_gradient(rows_of(points), np.ones(2000), 0.5, found.point) <= found.norm_bound <= RATE * 2000
+
+
+def test_users_without_weight_and_numbers_that_are_none_change_nothing() -> None:
+    points = np.random.default_rng(9).standard_normal((300, 20))
+    points[:200] = 1e5
+    weights = np.where(np.arange(300) < 200, 0, 3)
+    found = small_gradient(rows_of(points), weights=weights, thresholds=30.0, tolerance=1e-7)
+    assert np.allclose(found.point, points[200:].mean(axis=0), atol=1e-9)
+    points[250, 3] = np.nan
+    with pytest.raises(InputError, match="must be finite"):
+        small_gradient(points, weights=weights, thresholds=30.0, tolerance=1e-7)
+
+
+def test_what_was_found_shows_nothing() -> None:
+    points = rows_of(np.random.default_rng(10).standard_normal((300, 20)))
+    problem, _ = Problem.build(points, None, 30.0)
+    _, found = by_core(problem, 1e-6)
+    assert isinstance(found, AroundCore)
+    assert "0." not in repr(found) + repr(found.distances)
