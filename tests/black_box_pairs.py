@@ -190,7 +190,7 @@ def _clipped() -> Iterator[Pair]:
                 mechanism=Clipped(bounds=(0.0, 1.0)),
                 tight=True,
                 samples=2_000 if relation is not ADD_REMOVE else 6_000,
-                slow=relation is ADD_REMOVE and law == "Laplace",
+                slow=relation is REPLACE_VALUES or (relation is ADD_REMOVE and law == "Laplace"),
                 **_neighbours(relation, crowd, 1.0, 0.0),
                 **shared,
             )

@@ -17,16 +17,25 @@ from hubermean.ingest.group_query import GroupQuery
 CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10)}
 
 
-@pytest.mark.parametrize("neighbors", RELATIONS)
+RECORD = {**CLIPPED, "max_groups": 2, "per": "record", "record_cap": 3}
+GAUSSIAN = {**CLIPPED, "max_groups": 2, "delta": 0.05}
+PRIVATE_KEYS = {**CLIPPED, "max_groups": 1, "delta": 1e-3, "private_keys": True}
+EXACT = {"mechanism": "exact", "threshold": 1, "radius": 20, "max_groups": 2}
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("options", "neighbors"),
     [
-        {**CLIPPED, "max_groups": 2, "per": "record", "record_cap": 3},
-        {**CLIPPED, "max_groups": 2, "delta": 0.05},
-        {**CLIPPED, "max_groups": 1, "delta": 1e-3, "private_keys": True},
-        {"mechanism": "exact", "threshold": 1, "radius": 20, "max_groups": 2},
+        # Every way to divide always runs, and so does every relation; all pairs of the two are among the slow tests.
+        pytest.param(options, relation, marks=[pytest.mark.slow] if relation not in always else [])
+        for options, always in (
+            (RECORD, RELATIONS),
+            (GAUSSIAN, ("add-remove",)),
+            (PRIVATE_KEYS, RELATIONS),
+            (EXACT, ("replace-user",)),
+        )
+        for relation in RELATIONS
     ],
-    ids=["record", "gaussian", "private keys", "exact"],
 )
 def test_no_move_between_groups_beats_the_promise(neighbors: str, options: dict[str, Any]) -> None:
     found = hm.audit(epsilon=1, groups=4, neighbors=neighbors, pairs=40, **options)

@@ -66,7 +66,7 @@ def agrees(expected, drawn):
     assert np.mean(expected) == pytest.approx(mean, abs=4.5 * math.hypot(error, own))
 
 
-@pytest.mark.parametrize("panel", ["1c", "1e", "2b"])
+@pytest.mark.parametrize("panel", ["1c", pytest.param("1e", marks=pytest.mark.slow), "2b"])
 def test_the_paper_is_judged_by_what_it_releases(panel):
     task, data = task_of(panel, 1_000, 4)
     method = OfPaper(task, 1)
@@ -99,7 +99,7 @@ def test_the_paper_is_judged_by_what_it_releases(panel):
         (OfSmooth, "1b", 5_000, 2, 2.0),  # noise well within the radius
         (OfSmooth, "1e", 500, 2, 2.0),  # answers are brought back to it
         (OfWinsorized, "1c", 500, 1, 4.0),
-        (OfWinsorized, "1d", 500, 2, 2.0),
+        pytest.param(OfWinsorized, "1d", 500, 2, 2.0, marks=pytest.mark.slow),
     ],
 )
 def test_mechanisms_are_judged_by_what_they_release(kind, panel, users, x, factor):
