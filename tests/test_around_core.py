@@ -62,9 +62,9 @@ def test_the_gradient_at_a_confirmed_mean_is_within_its_bound(
     )
 
 
-def test_a_mean_is_not_confirmed_where_the_bound_is_above_the_tolerance_or_weights_are_not_known_exactly() -> (
-    None
-):
+def test_a_mean_is_not_confirmed_where_the_bound_is_above_the_tolerance_or_weights_are_not_known_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     points = np.random.default_rng(5).uniform(-1.0, 1.0, (100, 4))
 
     def asked(tolerance: float, weights: Any = None, thresholds: Any = 10.0) -> bool:
@@ -72,8 +72,12 @@ def test_a_mean_is_not_confirmed_where_the_bound_is_above_the_tolerance_or_weigh
         return by_core(problem, tolerance)[1] is not None
 
     assert asked(1e-6)
-    assert not asked(0.0)
-    assert not asked(1e-15)
+    with monkeypatch.context() as nobody:
+        nobody.setattr(
+            "hubermean.location.around_core.Distances", None
+        )  # it is known before anybody is looked at
+        assert not asked(0.0)
+        assert not asked(1e-15)
     assert asked(1e-6, weights=np.full(100, 2))
     assert not asked(1e-6, weights=np.full(100, 2.0))
     assert not asked(1e9, weights=np.full(100, 2**50))  # their sum is not exact in floats
@@ -185,6 +189,46 @@ def test_a_core_that_the_search_leaves_behind_is_searched_among(
     assert (np.linalg.norm(edge - start, axis=1) < 1.6).all()
     assert (found.distances.all[300:420] > 1.6).all()
     assert set(looks) == {300, 420}
+
+
+def test_roundings_that_all_go_one_way_are_within_the_bound() -> None:
+    """A sum of equal numbers: its error is a share of what the bound allows, and many times that of the last step."""
+    points = np.full((60_000, 2), 0.1)
+    problem, _ = Problem.build(points, None, 1.0)
+    _, found = by_core(problem, 1.0)
+    assert found is not None
+    weights = np.ones(len(points), dtype=np.int64)
+    gradient = exact_gradient(points[:, :1], weights, found.point[:1])
+    assert (1e-4 * Fraction(found.norm_bound)) ** 2 < 2 * gradient <= Fraction(found.norm_bound) ** 2
+
+
+@pytest.mark.parametrize("d", [2, 40])
+def test_far_users_on_both_sides_leave_no_bound_that_is_too_large(d: int) -> None:
+    """The mean stays where it is, but so large numbers in its sum leave nothing of the precision that is asked for."""
+    points = np.random.default_rng(d).standard_normal((3000, d))
+    points[:2, 0] = 1e13, -1e13
+    threshold, tolerance = 2.0 * d**0.5 + 3.0, RATE * 3000 * d**0.5
+    problem, _ = Problem.build(points, None, threshold)
+    assert by_core(problem, tolerance)[1] is None
+    found = small_gradient(points, thresholds=threshold, tolerance=tolerance)
+    rows = Rows(array=points)
+    assert huber_gradient(rows, np.ones(3000), threshold, found.point) <= found.norm_bound <= tolerance
+
+
+def test_long_rows_within_the_threshold_are_part_of_the_mean(looks: list[int]) -> None:
+    """They are left out of the first mean, which they might have dragged away."""
+    points = np.random.default_rng(11).standard_normal((1000, 50))
+    points[::20, :9] += 50.0
+    found = small_gradient(rows_of(points), thresholds=1e4, tolerance=RATE * 1e7)
+    assert np.allclose(found.point, points.mean(axis=0), rtol=0.0, atol=1e-9)
+    assert set(looks) == {50}
+
+
+def test_where_some_are_outside_but_not_few_everybody_is_looked_at(looks: list[int]) -> None:
+    points = np.random.default_rng(12).standard_normal((2000, 3))
+    points[::5, 0] += np.where(np.arange(400) % 2, 20.0, -20.0)  # one in five, so that the mean stays
+    small_gradient(points, thresholds=5.0, tolerance=RATE * 1e4)
+    assert set(looks) == {2000}
 
 
 def test_where_many_are_outside_everybody_is_looked_at(looks: list[int]) -> None:

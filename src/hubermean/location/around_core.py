@@ -55,10 +55,11 @@ def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | No
     # What rounding may do to the sum of users so near is known without a look; it must leave room for a search.
     if not summed.error(threshold + length(start), 0.0) <= 0.5 * tolerance:
         return start, None
-    distances = Distances.bounded(problem.points, start)
     sample = np.unique(np.linspace(0, problem.n_users - 1, _SAMPLE).astype(np.intp))
-    if np.mean(distances.some(sample).are_within(threshold)) < 1.0 - 2.0 * _MOST_OUTSIDE:
+    nearby = Distances.bounded(problem.points.some(sample), start).are_within(threshold)
+    if np.mean(nearby) < 1.0 - 2.0 * _MOST_OUTSIDE:
         return start, None
+    distances = Distances.bounded(problem.points, start)
     within = distances.are_within(threshold)
     for _ in range(_ROUNDS):
         outside = np.flatnonzero(~within | summed.left_out)
@@ -93,7 +94,7 @@ class _Summed:
     @classmethod
     def of(cls, problem: Problem) -> _Summed:
         left_out = _far(problem.points)
-        kept = problem.some(np.flatnonzero(~left_out))
+        kept = problem.some(np.flatnonzero(~left_out)) if left_out.any() else problem
         weight = float(kept.n_users) if kept.weights is None else float(np.sum(kept.weights))
         return cls(problem=problem, left_out=left_out, weight=weight, total=total(kept))
 

@@ -48,14 +48,12 @@ class Distances:
 
     @classmethod
     def bounded(cls, points: Rows, centre: Floats) -> Distances:
-        """By the lengths of the rows and of the centre, where these are known; without a look at any row."""
-        n, d = points.shape
-        if points.squares is None or d < _LONG_ROW:
-            return cls(points, centre, least=np.zeros(n), most=np.full(n, np.inf))
-        shortest, longest = _roots(points.squares, points)
-        reach = length(centre)
-        least = np.maximum(shortest - reach * SLACK, reach / SLACK - longest)
-        return cls(points, centre, least=_down(least), most=(longest + reach * SLACK) * SLACK)
+        """By the lengths of the rows and of the centre; where these are not known, by a close look at all."""
+        found = _by_lengths(points, centre)
+        if found is None:
+            return cls.computed(points, centre, _computed(points, centre))
+        least, most = found
+        return cls(points, centre, least=least, most=most)
 
     @property
     def all(self) -> Floats:
@@ -73,11 +71,6 @@ class Distances:
             doubtful = doubtful[~found[doubtful] & near(self._least[doubtful])]
         return found
 
-    def some(self, which: Positions) -> Distances:
-        """Of the users at rising positions; what is found out of them is not known here."""
-        points = self._points.some(which)
-        return Distances(points, self._centre, least=self._least[which], most=self._most[which])
-
     @property
     def most(self) -> Floats:
         """Upper bounds, for reading."""
@@ -93,16 +86,15 @@ class Distances:
         """Of the same users from another centre: no nearer and no farther than both centres are apart."""
         lost = 2.0 * math.sqrt(centre.size) * LOST_DISTANCE
         moved = length(centre - self._centre) * SLACK + lost
-        there = Distances.bounded(self._points, centre)
-        there._least = np.maximum(there._least, _down(self._least / SLACK - moved))
-        there._most = np.minimum(there._most, (self._most * SLACK + moved) * SLACK)
-        return there
+        least, most = _down(self._least / SLACK - moved), (self._most * SLACK + moved) * SLACK
+        by_lengths = _by_lengths(self._points, centre)
+        if by_lengths is not None:
+            least, most = np.maximum(least, by_lengths[0]), np.minimum(most, by_lengths[1])
+        return Distances(self._points, centre, least=least, most=most)
 
     def _look_closely(self, which: Positions) -> None:
         if which.size:
-            rows = self._points.some(which)
-            parts = shared_out(lambda share: distances_from(rows.part(share), self._centre), *rows.shape)
-            self._least[which] = self._most[which] = np.concatenate(parts)
+            self._least[which] = self._most[which] = _computed(self._points.some(which), self._centre)
 
     def _look_roughly(self, which: Positions) -> None:
         """In single precision, where rows are stored in it and are long."""
@@ -130,6 +122,21 @@ class Distances:
         with np.errstate(invalid="ignore"):
             self._least[which] = np.fmax(self._least[which], _down(shortest - moved))
             self._most[which] = np.fmin(self._most[which], (longest + moved) * SLACK)
+
+
+def _by_lengths(points: Rows, centre: Floats) -> tuple[Floats, Floats] | None:
+    """(least, most) distances by the lengths of rows and centre, where rows are long and their squares are known."""
+    if points.squares is None or centre.size < _LONG_ROW:
+        return None
+    shortest, longest = _roots(points.squares, points)
+    reach = length(centre)
+    least = np.maximum(shortest - reach * SLACK, reach / SLACK - longest)
+    return _down(least), (longest + reach * SLACK) * SLACK
+
+
+def _computed(points: Rows, centre: Floats) -> Floats:
+    parts = shared_out(lambda share: distances_from(points.part(share), centre), *points.shape)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _roots(squares: Floats, rows: Rows) -> tuple[Floats, Floats]:
