@@ -217,11 +217,36 @@ def test_far_users_on_both_sides_leave_no_bound_that_is_too_large(d: int) -> Non
 
 def test_long_rows_within_the_threshold_are_part_of_the_mean(looks: list[int]) -> None:
     """They are left out of the first mean, which they might have dragged away."""
-    points = np.random.default_rng(11).standard_normal((1000, 50))
-    points[::20, :9] += 50.0
-    found = small_gradient(rows_of(points), thresholds=1e4, tolerance=RATE * 1e7)
+    points = np.random.default_rng(11).standard_normal((1000, 50)) * (2.0 / 50**0.5)
+    points[:, 0] += 1.0
+    points[::20] = 10.5 * np.eye(50)[0]
+    found = small_gradient(rows_of(points), thresholds=10.0, tolerance=RATE * 1e4)
     assert np.allclose(found.point, points.mean(axis=0), rtol=0.0, atol=1e-9)
     assert set(looks) == {50}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", ["half are zero", "lengths of all sizes"])
+def test_users_within_the_threshold_need_no_search_whatever_their_lengths(
+    shape: str, weighted: bool, looks: list[int]
+) -> None:
+    rng = np.random.default_rng(13)
+    points = rng.standard_normal((999, 40)) / 40**0.5
+    points *= (np.arange(999) % 2 if shape == "half are zero" else rng.gamma(0.2, size=999))[:, np.newaxis]
+    weights = np.where(np.arange(999) < 5, 2**15, 1) if weighted else None
+    tolerance = RATE * 30.0 * (999 if weights is None else float(weights.sum()))
+    found = small_gradient(rows_of(points), weights=weights, thresholds=30.0, tolerance=tolerance)
+    assert np.allclose(found.point, np.average(points, axis=0, weights=weights), rtol=0.0, atol=1e-12)
+    assert not looks
+
+
+def test_heavy_users_beyond_the_threshold_are_looked_at_like_everybody(looks: list[int]) -> None:
+    points = crowd(np.random.default_rng(14), 2000, 40, far=100.0, share=0.05)
+    weights = np.where(np.arange(2000) < 100, 2**15, 1)
+    tolerance = RATE * 16.0 * float(weights.sum())
+    found = small_gradient(rows_of(points), weights=weights, thresholds=16.0, tolerance=tolerance)
+    assert huber_gradient(rows_of(points), weights, 16.0, found.point) <= found.norm_bound <= tolerance
+    assert set(looks) == {2000}
 
 
 def test_where_some_are_outside_but_not_few_everybody_is_looked_at(looks: list[int]) -> None:

@@ -16,12 +16,12 @@ from hubermean.location.core import Core
 from hubermean.location.descent import descend, look
 from hubermean.location.distances import Distances
 from hubermean.location.floats import SLACK, TINY, UNIT, length
-from hubermean.location.rows import Floats, Positions, Rows
+from hubermean.location.rows import Floats, Positions
 from hubermean.location.start import additions, mean, total
 
-# With more users than this share outside the core a search looks at all of them as quickly.
+# With more than this share of the users or of their weight outside the core, a search looks at all as quickly.
 _MOST_OUTSIDE = 1 / 8
-# So often a search is repeated because it left a part of the core outside the threshold.
+# So often a core is chosen and searched around, while that leaves a part of it outside the threshold.
 _ROUNDS = 4
 # Rows of many columns are about as long as each other as a rule. Those so much longer than most are left out of the
 # mean from which distances are measured, so that they cannot drag it away.
@@ -48,38 +48,50 @@ def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | No
     threshold = problem.thresholds
     if not isinstance(threshold, float) or not problem.has_exact_weight:
         return mean(problem), None
-    summed = _Summed.of(problem)
+    summed = _Summed.of(problem, threshold)
     if summed.weight == 0.0:
         return mean(problem), None
-    start = summed.mean
+    start = centre = summed.mean
     # What rounding may do to the sum of users so near is known without a look; it must leave room for a search.
     if not summed.error(threshold + length(start), 0.0) <= 0.5 * tolerance:
         return start, None
     sample = np.unique(np.linspace(0, problem.n_users - 1, _SAMPLE).astype(np.intp))
     nearby = Distances.bounded(problem.points.some(sample), start).are_within(threshold)
-    if np.mean(nearby) < 1.0 - 2.0 * _MOST_OUTSIDE:
+    if np.mean(nearby) < 1.0 - 1.5 * _MOST_OUTSIDE:
         return start, None
     distances = Distances.bounded(problem.points, start)
     within = distances.are_within(threshold)
     for _ in range(_ROUNDS):
         outside = np.flatnonzero(~within | summed.left_out)
-        if outside.size > _MOST_OUTSIDE * problem.n_users:
-            return start, None
-        core = summed.without(outside, distances, threshold=threshold, reach=length(start))
+        if not _are_few(outside, problem):
+            break
+        core = summed.without(outside, distances, threshold=threshold, reach=length(centre))
         if outside.size == 0:
-            bound = core.force_error(start) + SLACK * length(core.force(start))
-            found_here = AroundCore(point=start, norm_bound=bound, distances=distances)
+            bound = core.force_error(centre) + SLACK * length(core.force(centre))
+            found_here = AroundCore(point=centre, norm_bound=bound, distances=distances)
             return start, found_here if bound <= tolerance else None
+        if not core.force_error(centre) <= tolerance:  # nor would it be where a search ends
+            break
         reduced = replace(problem.some(outside), core=core)
-        found, _ = descend(reduced, look(reduced, start), tolerance)
-        start = found.centre
+        found, _ = descend(reduced, look(reduced, centre), tolerance)
         if not found.norm_bound <= tolerance:
-            return start, None
-        distances = distances.seen_from(start)
-        within, inside_before = distances.are_within(threshold), within & ~summed.left_out
-        if within[inside_before].all():
-            return start, AroundCore(point=start, norm_bound=found.norm_bound, distances=distances)
+            break
+        centre = found.centre
+        distances = distances.seen_from(centre)
+        core_before = within & ~summed.left_out
+        within = distances.are_within(threshold)
+        if within[core_before].all():
+            return start, AroundCore(point=centre, norm_bound=found.norm_bound, distances=distances)
     return start, None
+
+
+def _are_few(outside: Positions, problem: Problem) -> bool:
+    if problem.weights is not None and outside.size:
+        weight = float(np.sum(problem.weights[outside]))
+        return (
+            outside.size <= _MOST_OUTSIDE * problem.n_users and weight <= _MOST_OUTSIDE * problem.total_weight
+        )
+    return outside.size <= _MOST_OUTSIDE * problem.n_users
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -92,15 +104,15 @@ class _Summed:
     total: Floats
 
     @classmethod
-    def of(cls, problem: Problem) -> _Summed:
-        left_out = _far(problem.points)
+    def of(cls, problem: Problem, threshold: float) -> _Summed:
+        left_out = _far(problem, threshold)
         kept = problem.some(np.flatnonzero(~left_out)) if left_out.any() else problem
         weight = float(kept.n_users) if kept.weights is None else float(np.sum(kept.weights))
         return cls(problem=problem, left_out=left_out, weight=weight, total=total(kept))
 
     @property
     def mean(self) -> Floats:
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(all="ignore"):
             return np.asarray(self.total / self.weight)
 
     def error(self, length_of_near: float, lengths_of_others: float) -> float:
@@ -132,8 +144,12 @@ class _Summed:
         )
 
 
-def _far(points: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows are much longer than most, as far as lengths are known."""
+def _far(problem: Problem, threshold: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which rows are much longer than most and than the threshold, where lengths are known and these are few."""
+    points = problem.points
+    nobody = np.zeros(len(points), dtype=bool)
     if points.squares is None or points.shape[1] < _LONG_ROW:
-        return np.zeros(len(points), dtype=bool)
-    return np.asarray(~(points.squares <= _LONGER * _LONGER * np.median(points.squares)))
+        return nobody
+    limit = max(_LONGER * _LONGER * float(np.median(points.squares)), threshold * threshold)
+    far = np.asarray(~(points.squares <= limit))
+    return far if _are_few(np.flatnonzero(far), problem) else nobody

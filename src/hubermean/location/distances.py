@@ -79,17 +79,20 @@ class Distances:
     def are_within(self, threshold: float) -> npt.NDArray[np.bool_]:
         """Which users surely are, in exact arithmetic; all of whom the distance as computed can tell."""
         d = self._centre.size
-        limit = (threshold - math.sqrt(d) * LOST_DISTANCE) / (1.0 + (0.5 * d + 10.0) * UNIT)
+        limit = (threshold - math.sqrt(d) * LOST_DISTANCE) / (1.0 + (0.5 * d + 12.0) * UNIT)
         return self.where(lambda distances: distances <= limit)
 
     def seen_from(self, centre: Floats) -> Distances:
         """Of the same users from another centre: no nearer and no farther than both centres are apart."""
         lost = 2.0 * math.sqrt(centre.size) * LOST_DISTANCE
         moved = length(centre - self._centre) * SLACK + lost
-        least, most = _down(self._least / SLACK - moved), (self._most * SLACK + moved) * SLACK
+        least, most = _down(self._least / SLACK - moved), self._most * SLACK
+        most += moved
+        most *= SLACK
         by_lengths = _by_lengths(self._points, centre)
         if by_lengths is not None:
-            least, most = np.maximum(least, by_lengths[0]), np.minimum(most, by_lengths[1])
+            np.maximum(least, by_lengths[0], out=least)
+            np.minimum(most, by_lengths[1], out=most)
         return Distances(self._points, centre, least=least, most=most)
 
     def _look_closely(self, which: Positions) -> None:
@@ -103,7 +106,7 @@ class Distances:
             which = which[self._points.factors[which] == 1.0]
         if which.size <= _FEW or d < _LONG_ROW or self._points.array.dtype != np.float32:
             return
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             centre = self._centre.astype(np.float32)
         rows, squares = self._points.some(which), np.empty(which.size)
 
@@ -113,7 +116,7 @@ class Distances:
             for start in range(share.start, share.stop, size):
                 window = slice(start, min(start + size, share.stop))
                 stored = rows.stored(window)
-                with np.errstate(over="ignore", invalid="ignore"):
+                with np.errstate(all="ignore"):
                     row_squares(np.subtract(stored, centre, out=offsets[: len(stored)]), squares[window])
 
         shared_out(look, which.size, d)
@@ -147,8 +150,11 @@ def _roots(squares: Floats, rows: Rows) -> tuple[Floats, Floats]:
 
 
 def _down(lengths: Floats) -> Floats:
-    """Less than these, but no less than nothing; nothing where it is not known how long."""
-    return np.where(np.isfinite(lengths), np.maximum(lengths, 0.0), 0.0) / SLACK
+    """Less than these, but no less than nothing; nothing where it is not known how long. Overwrites."""
+    np.maximum(lengths, 0.0, out=lengths)
+    lengths[~np.isfinite(lengths)] = 0.0
+    lengths /= SLACK
+    return lengths
 
 
 def distances_from(points: Rows, centre: Floats) -> Floats:

@@ -20,7 +20,7 @@ SAMPLE_ROWS, SAMPLE_ELEMENTS, SAMPLE_LEAST = 4096, 2**20, 32
 
 def mean(problem: Problem) -> Floats:
     """The weighted mean of all users, in one pass; not finite where a point is not."""
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         return np.asarray(total(problem) / problem.total_weight)
 
 
@@ -32,7 +32,7 @@ def total(problem: Problem) -> Floats:
     """
     n, d = problem.points.shape
     # Points that are too large or not finite are refused by whoever looks at distances from here.
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         return added_up(shared_out(lambda share: _sum(problem.part(share)), n, d))
 
 
