@@ -204,15 +204,18 @@ def test_roundings_that_all_go_one_way_are_within_the_bound() -> None:
 
 @pytest.mark.parametrize("d", [2, 40])
 def test_far_users_on_both_sides_leave_no_bound_that_is_too_large(d: int) -> None:
-    """The mean stays where it is, but so large numbers in its sum leave nothing of the precision that is asked for."""
+    """The mean stays where it is, but so large numbers in its sum leave little of the precision that is asked for."""
     points = np.random.default_rng(d).standard_normal((3000, d))
-    points[:2, 0] = 1e13, -1e13
     threshold, tolerance = 2.0 * d**0.5 + 3.0, RATE * 3000 * d**0.5
-    problem, _ = Problem.build(points, None, threshold)
-    assert by_core(problem, tolerance)[1] is None
-    found = small_gradient(points, thresholds=threshold, tolerance=tolerance)
     rows = Rows(array=points)
-    assert huber_gradient(rows, np.ones(3000), threshold, found.point) <= found.norm_bound <= tolerance
+    reached = set()
+    for far in 10.0 ** np.arange(1.0, 14.0, 0.25):
+        points[:2, 0] = far, -far
+        problem, _ = Problem.build(rows, None, threshold)
+        reached.add(by_core(problem, tolerance)[1] is not None)
+        found = small_gradient(rows, thresholds=threshold, tolerance=tolerance)
+        assert huber_gradient(rows, np.ones(3000), threshold, found.point) <= found.norm_bound <= tolerance
+    assert reached == {False, True}
 
 
 def test_long_rows_within_the_threshold_are_part_of_the_mean(looks: list[int]) -> None:
@@ -251,7 +254,7 @@ def test_heavy_users_beyond_the_threshold_are_looked_at_like_everybody(looks: li
 
 def test_where_some_are_outside_but_not_few_everybody_is_looked_at(looks: list[int]) -> None:
     points = np.random.default_rng(12).standard_normal((2000, 3))
-    points[::5, 0] += np.where(np.arange(400) % 2, 20.0, -20.0)  # one in five, so that the mean stays
+    points[np.arange(2000) % 20 < 3, 0] += np.where(np.arange(300) % 2, 20.0, -20.0)  # so that the mean stays
     small_gradient(points, thresholds=5.0, tolerance=RATE * 1e4)
     assert set(looks) == {2000}
 
@@ -281,3 +284,10 @@ def test_what_was_found_shows_nothing() -> None:
     _, found = by_core(problem, 1e-6)
     assert isinstance(found, AroundCore)
     assert "0." not in repr(found) + repr(found.distances)
+
+
+def test_a_search_that_ends_above_the_tolerance_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hubermean.location.around_core.descend", lambda _, here, __: (here, 0))
+    points = crowd(np.random.default_rng(15), 2000, 40, far=100.0, share=0.05)
+    problem, _ = Problem.build(rows_of(points), None, 16.0)
+    assert by_core(problem, RATE * 32_000.0)[1] is None
