@@ -86,12 +86,11 @@ def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | No
 
 
 def _are_few(outside: Positions, problem: Problem) -> bool:
-    if problem.weights is not None and outside.size:
-        weight = float(np.sum(problem.weights[outside]))
-        return (
-            outside.size <= _MOST_OUTSIDE * problem.n_users and weight <= _MOST_OUTSIDE * problem.total_weight
-        )
-    return outside.size <= _MOST_OUTSIDE * problem.n_users
+    """In number and in weight."""
+    few = outside.size <= _MOST_OUTSIDE * problem.n_users
+    if problem.weights is None:
+        return few
+    return few and float(np.sum(problem.weights[outside])) <= _MOST_OUTSIDE * problem.total_weight
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
