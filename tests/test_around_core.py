@@ -236,11 +236,25 @@ def test_users_within_the_threshold_need_no_search_whatever_their_lengths(
     rng = np.random.default_rng(13)
     points = rng.standard_normal((999, 40)) / 40**0.5
     points *= (np.arange(999) % 2 if shape == "half are zero" else rng.gamma(0.2, size=999))[:, np.newaxis]
-    weights = np.where(np.arange(999) < 5, 2**15, 1) if weighted else None
+    weights = rng.integers(1, 9, 999) if weighted else None
     tolerance = RATE * 30.0 * (999 if weights is None else float(weights.sum()))
     found = small_gradient(rows_of(points), weights=weights, thresholds=30.0, tolerance=tolerance)
     assert np.allclose(found.point, np.average(points, axis=0, weights=weights), rtol=0.0, atol=1e-12)
-    assert not looks
+    assert set(looks) == {8}
+
+
+@pytest.mark.parametrize("d", [3, 40])
+def test_one_user_beyond_the_threshold_is_searched_for_like_none(d: int, looks: list[int]) -> None:
+    """Among as many users, in about as many steps."""
+    points = np.random.default_rng(d).standard_normal((3000, d))
+    counts = []
+    for far in (0.0, 1e3):
+        points[7] = far
+        small_gradient(rows_of(points), thresholds=5.0 * d**0.5, tolerance=RATE * 3000)
+        counts.append(list(looks))
+        looks.clear()
+    assert set(counts[0]) == set(counts[1]) == {8}
+    assert len(counts[0]) == len(counts[1]) == 4
 
 
 def test_heavy_users_beyond_the_threshold_are_looked_at_like_everybody(looks: list[int]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from hubermean.location.blocks import Problem
 from hubermean.location.core import Core
@@ -19,6 +20,8 @@ from hubermean.location.floats import SLACK, TINY, UNIT, length
 from hubermean.location.rows import Floats, Positions
 from hubermean.location.start import additions, mean, total
 
+Booleans = npt.NDArray[np.bool_]
+
 # With more than this share of the users or of their weight outside the core, a search looks at all as quickly.
 _MOST_OUTSIDE = 1 / 8
 # So often a core is chosen and searched around, while that leaves a part of it outside the threshold.
@@ -26,6 +29,9 @@ _ROUNDS = 4
 # Rows of many columns are about as long as each other as a rule. Those so much longer than most are left out of the
 # mean from which distances are measured, so that they cannot drag it away.
 _LONG_ROW, _LONGER = 16, 4.0
+# So many are searched among always, and in so many steps at least, so that a release takes about the same steps whether
+# one user is beyond the threshold or none.
+_FARTHEST, _STEPS = 8, 3
 # Of so many users it is looked first whether they are near at all.
 _SAMPLE = 128
 
@@ -53,7 +59,7 @@ def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | No
         return mean(problem), None
     start = centre = summed.mean
     # What rounding may do to the sum of users so near is known without a look; it must leave room for a search.
-    if not summed.error(threshold + length(start), 0.0) <= 0.5 * tolerance:
+    if not summed.error(threshold + length(start), 0.0) <= 0.25 * tolerance:
         return start, None
     sample = np.unique(np.linspace(0, problem.n_users - 1, _SAMPLE).astype(np.intp))
     nearby = Distances.bounded(problem.points.some(sample), start).are_within(threshold)
@@ -62,27 +68,33 @@ def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | No
     distances = Distances.bounded(problem.points, start)
     within = distances.are_within(threshold)
     for _ in range(_ROUNDS):
-        outside = np.flatnonzero(~within | summed.left_out)
+        outside = np.flatnonzero(_with_farthest(~within | summed.left_out, distances))
         if not _are_few(outside, problem):
             break
         core = summed.without(outside, distances, threshold=threshold, reach=length(centre))
-        if outside.size == 0:
-            bound = core.force_error(centre) + SLACK * length(core.force(centre))
-            found_here = AroundCore(point=centre, norm_bound=bound, distances=distances)
-            return start, found_here if bound <= tolerance else None
         if not core.force_error(centre) <= tolerance:  # nor would it be where a search ends
             break
         reduced = replace(problem.some(outside), core=core)
-        found, _ = descend(reduced, look(reduced, centre), tolerance)
+        found, steps = descend(reduced, look(reduced, centre), tolerance)
+        for _ in range(steps, _STEPS):
+            look(reduced, found.centre)
         if not found.norm_bound <= tolerance:
             break
         centre = found.centre
         distances = distances.seen_from(centre)
-        core_before = within & ~summed.left_out
         within = distances.are_within(threshold)
-        if within[core_before].all():
+        in_core = np.ones(problem.n_users, dtype=bool)
+        in_core[outside] = False
+        if within[in_core].all():
             return start, AroundCore(point=centre, norm_bound=found.norm_bound, distances=distances)
     return start, None
+
+
+def _with_farthest(outside: Booleans, distances: Distances) -> Booleans:
+    """With the farthest users, too."""
+    count = min(_FARTHEST, max(1, int(_MOST_OUTSIDE * len(outside))))
+    outside[np.argpartition(distances.most, -count)[-count:]] = True
+    return outside
 
 
 def _are_few(outside: Positions, problem: Problem) -> bool:
@@ -98,7 +110,7 @@ class _Summed:
     """The sum of all users but those whose rows are much longer than most."""
 
     problem: Problem
-    left_out: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    left_out: Booleans
     weight: float
     total: Floats
 
@@ -130,10 +142,6 @@ class _Summed:
         weights = np.ones(removed.size) if others.weights is None else others.weights
         sizes = float(weights @ (distances.most[removed] * SLACK + reach))
         near = threshold + reach
-        if removed.size == 0:
-            return Core(
-                weight=self.weight, total=self.total, error=self.error(near, sizes), threshold=threshold
-            )
         # The second sum is made in fewer additions than the first, and one more takes it away.
         return Core(
             weight=self.weight - float(np.sum(weights)),
@@ -143,7 +151,7 @@ class _Summed:
         )
 
 
-def _far(problem: Problem, threshold: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _far(problem: Problem, threshold: float) -> Booleans:
     """Which rows are much longer than most and than the threshold, where lengths are known and these are few."""
     points = problem.points
     nobody = np.zeros(len(points), dtype=bool)
