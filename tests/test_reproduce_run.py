@@ -190,6 +190,7 @@ def test_a_full_disk_is_told_of_and_nothing_is_lost(tmp_path, monkeypatch):
     assert store.rows(point)
 
 
+@pytest.mark.slow  # one panel of it always runs, from the command line
 def test_figures_plots_and_pages_from_one_call(tmp_path):
     def reproduce(folder):
         run = Reproduction(["1b", "2b"], effort=TINY, folder=folder, seed=3, jobs=2)
