@@ -102,6 +102,7 @@ class Run:
             releases=given.releases,
             limits=self.limits,
             spark_memory=given.spark_memory,
+            libraries=given.libraries,
         )
         return self.section(TITLES["peers"], suite_peers.SAYS, found.tables, found.versions)
 
@@ -199,6 +200,9 @@ def parser() -> argparse.ArgumentParser:
     vectors.add_argument("--vector-repeats", type=int, default=5)
     peers = made.add_argument_group("other libraries")
     peers.add_argument("--peer-rows", type=int, nargs="+", default=[10**6, 5 * 10**6, 2 * 10**7])
+    peers.add_argument(
+        "--libraries", nargs="+", default=[], help="titles or their beginnings; all if left out"
+    )
     peers.add_argument("--releases", type=int, default=10, help="of each library at each size")
     spark = made.add_argument_group("Spark")
     spark.add_argument("--spark-rows", type=int, default=20_000_000)

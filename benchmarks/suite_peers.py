@@ -100,20 +100,31 @@ class Peers:
 
 
 def beside_peers(
-    sizes: Iterable[int], *, threads: int, releases: int, limits: Limits, spark_memory: str
+    sizes: Iterable[int],
+    *,
+    threads: int,
+    releases: int,
+    limits: Limits,
+    spark_memory: str,
+    libraries: Sequence[str] = (),
 ) -> Peers:
+    """`libraries`: beginnings of the titles of those to be measured; none are all."""
+    contestants = [one for one in CONTESTANTS if not libraries or one.title.startswith(tuple(libraries))]
+    if not contestants:
+        titles = "; ".join(dict.fromkeys(one.title for one in CONTESTANTS))
+        raise SystemExit(f"no library begins like that; there are: {titles}")
     versions: dict[str, None] = {}  # each once, in order
     tables = []
     remarks = {
         place: "not installed"
-        for place, contestant in enumerate(CONTESTANTS)
+        for place, contestant in enumerate(contestants)
         if contestant.environment and not is_ready(contestant.environment)
     }
     for rows in sizes:
         file = make_file(rows, rows // ROWS_OF_A_USER)
         truth = truth_of(file, AMOUNT)
         lines = []
-        for place, contestant in enumerate(CONTESTANTS):
+        for place, contestant in enumerate(contestants):
             if place in remarks:
                 lines.append([contestant.title, contestant.estimates, *["-"] * 6, remarks[place]])
                 continue

@@ -22,7 +22,7 @@ from sections import Section, Table, seconds
 from side_by_side import Ratio, in_turns
 from suite import QUICK, TITLES, page, parser, without_places
 from suite_machine import Case, alone
-from suite_peers import error_of_releases
+from suite_peers import beside_peers, error_of_releases
 from watched import watch
 
 MEGABYTE = 1_000_000
@@ -225,6 +225,16 @@ def test_the_parts_on_this_machine_run_from_small_files_to_a_page(
         assert heading in text
     assert "failed" not in text
     assert str(tmp_path) not in text
+
+
+def test_some_libraries_are_measured_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_file, "DATA", tmp_path)
+    common = {"threads": 1, "releases": 1, "limits": Limits(seconds=60.0, bytes=1e12), "spark_memory": "1g"}
+    found = beside_peers([20_000], libraries=["hubermean, told"], **common)
+    assert [row[0] for row in found.tables[0].rows] == ["hubermean, told bounds"]
+    assert found.tables[0].rows[0][-1] == "1 releases"
+    with pytest.raises(SystemExit, match="there are: hubermean;"):
+        beside_peers([20_000], libraries=["nobody"], **common)
 
 
 @pytest.mark.parametrize("write", [["--write", "/some/where.md"], ["--write=/some/where.md"]])

@@ -96,13 +96,15 @@ class ValueColumn:
     Attributes:
         encoding: what its integers mean.
         parts: how an engine makes these integers (`Dialect`).
-        number: that of the value itself, in the unit of the mean, for inspection.
+        number: that of the value itself, in the unit of the mean.
+        floats: whether these are what `encode_binary` makes of that number, and nothing of what is not finite.
     """
 
     name: str
     number: str
     encoding: Encoding
     parts: tuple[Part, ...]
+    floats: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +179,8 @@ class Schema:
             encoding, parts = self._decimal(column, number, dict(declared.children))
         else:
             encoding, parts = whole_numbers(), write.whole(column, kind)
-        return ValueColumn(name=name, number=number, encoding=encoding, parts=parts)
+        floats = encoding == BINARY and kind in _FLOATS and not clamp_infinities
+        return ValueColumn(name=name, number=number, encoding=encoding, parts=parts, floats=floats)
 
     def _decimal(
         self, column: str, number: str, shape: Mapping[str, int]

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
+from hubermean.ingest.coarse_sums import CoarseSums, NoRoomError, coarse_sums
 from hubermean.ingest.columns import Schema, ValueColumn
 from hubermean.ingest.duckdb_sql import DuckdbSql
 from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
@@ -35,7 +36,8 @@ T = TypeVar("T")
 class DuckdbSource:
     """Something the engine can select from; `once` if it cannot be read again.
 
-    `relation` is None where `connection` knows it by `name`. `marks`: see `ArrowSource`.
+    `relation` is None where `connection` knows it by `name`. `marks`: see `ArrowSource`. `statistics`: Parquet files
+    that may say how large values are, where there is room for `CoarseSums`, which take more memory.
     """
 
     name: str
@@ -46,6 +48,7 @@ class DuckdbSource:
     once: bool = False
     progress: bool = False
     marks: Mapping[str, str] = field(default_factory=dict)
+    statistics: FileSet | None = None
 
     def run(self, query: str) -> duckdb.DuckDBPyRelation:
         if self.relation is not None:
@@ -57,7 +60,7 @@ class DuckdbSource:
         has_user = [self.schema.key(name) for name in self.roles.users]
         joint = quietly(lambda: is_known(self.run), UNREADABLE)
 
-        def grouped(split: bool) -> UserTable:
+        def grouped(split: bool, coarse: CoarseSums | None = None) -> UserTable:
             query = grouping_query(
                 self.name,
                 users=self.roles.users,
@@ -66,10 +69,24 @@ class DuckdbSource:
                 records=records,
                 split=split,
                 joint=joint,
+                coarse=coarse,
             )
-            return read_user_table(self._fetched(query), values)
+            return read_user_table(self._fetched(query), values, coarse=coarse)
 
-        return quietly(lambda: self._with_room(grouped), UNREADABLE)
+        def table() -> UserTable:
+            coarse = self._coarse(values) if joint else None
+            if coarse is not None:
+                with contextlib.suppress(*_does_not_fit()):
+                    return grouped(False, coarse)
+            return self._with_room(grouped)
+
+        return quietly(table, UNREADABLE)
+
+    def _coarse(self, values: Sequence[ValueColumn]) -> CoarseSums | None:
+        """Of several columns the rests would cost more than the narrower steps save."""
+        if self.statistics is None or self.connection is None or len(values) != 1 or not values[0].floats:
+            return None
+        return coarse_sums(self.connection, self.statistics, values[0].name)
 
     def entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
         query = GroupQuery(
@@ -106,6 +123,13 @@ class DuckdbSource:
             with contextlib.suppress(duckdb.OutOfRangeException):
                 return grouped(False)
         return grouped(True)
+
+
+def _does_not_fit() -> tuple[type[Exception], ...]:
+    """Of `CoarseSums`: what a value that its statistics leave out, or a very large sum, ends in."""
+    import duckdb
+
+    return (duckdb.ConversionException, duckdb.OutOfRangeException, NoRoomError)
 
 
 def _fits(table: pa.Table) -> bool:
@@ -184,7 +208,8 @@ def _id_index(
     def settings(connection: duckdb.DuckDBPyConnection) -> Sequence[str]:
         if roles.groups or len(roles.users) > 1:  # grouped by more than one column
             return ()
-        bits = bits_of_ids(connection, files, sums=len(roles.values), memory_limit=limits.memory_limit)
+        sums = len(roles.values) + (limits.memory_limit is None)  # one more for the rests of `CoarseSums`
+        bits = bits_of_ids(connection, files, sums=sums, memory_limit=limits.memory_limit)
         return (f"perfect_ht_threshold = {bits}",)
 
     return settings
@@ -204,6 +229,7 @@ def _file_source(
         schema=_schema(relation, text_values=files.kind != "parquet", byte_text=files.kind == "csv"),
         connection=connection,
         progress=limits.progress,
+        statistics=files if files.kind == "parquet" and limits.memory_limit is None else None,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
+from hubermean.ingest.coarse_sums import REST, CoarseSums
 from hubermean.ingest.columns import ValueColumn
 from hubermean.ingest.files import identifier
 from hubermean.ingest.sum_and_count import has_joint, sum_and_count, taken_apart
@@ -27,18 +28,26 @@ def grouping_query(
     records: bool,
     split: bool = False,
     joint: bool = False,
+    coarse: CoarseSums | None = None,
 ) -> str:
     """SQL for the per-user integers of `source`.
 
     A record is usable when every one of its values is; the others add nothing to a sum but keep their user in
     the table. The engine adds 128-bit integers and fails when a sum overflows, which takes millions of huge
     records of one user; `split` adds up two smaller parts of each instead, slower and without that limit. `joint`
-    makes one aggregate of the first sum and the number of usable records; see `sum_and_count`.
+    makes one aggregate of the first sum and the number of usable records; see `sum_and_count`. `coarse` says in which
+    steps to add up the one column of doubles.
     """
     selected, keys = renamed(users, "user")
-    names = [f"value_{number}" for number in range(len(values))]
-    selected += [f"{value.parts[0].expression} AS {name}" for value, name in zip(values, names, strict=True)]
-    wanted = aggregates(values, split=split, joint=joint) + (["count(*) AS records"] if records else [])
+    if coarse is not None:
+        (value,) = values
+        selected += coarse.selected(value.number)
+        wanted = coarse.aggregates()
+    else:
+        selected += [f"{value.parts[0].expression} AS value_{place}" for place, value in enumerate(values)]
+        wanted = aggregates(values, split=split, joint=joint)
+    if records:
+        wanted.append("count(*) AS records")
     return (
         f"SELECT {', '.join(wanted)} FROM "
         f"(SELECT {', '.join(selected)} FROM {source} WHERE {' AND '.join(has_user)}) GROUP BY {', '.join(keys)}"
@@ -75,17 +84,23 @@ def aggregates(values: Sequence[ValueColumn], *, split: bool, joint: bool = Fals
     return wanted
 
 
-def read_user_table(table: pa.Table, values: Sequence[ValueColumn]) -> UserTable:
+def read_user_table(
+    table: pa.Table, values: Sequence[ValueColumn], *, coarse: CoarseSums | None = None
+) -> UserTable:
     """What an engine found, per user or per user and group, as a `UserTable`.
 
     The sum of a value is in one column (`value_0`), in two for the parts of its encoding (`value_0_high` and
-    `value_0_low`), or in one for each of the parts that the engine made (`value_0_0`, `value_0_1`, ...).
+    `value_0_low`), or in one for each of the parts that the engine made (`value_0_0`, `value_0_1`, ...). `coarse` is
+    that of the query.
     """
     if has_joint(table):
         table = taken_apart(table, count="usable", total="value_0")
     usable = _int64(table.column("usable"))
     records = _int64(table.column("records")) if "records" in table.column_names else usable
-    sums = tuple(_column_sums(table, f"value_{number}", value) for number, value in enumerate(values))
+    if coarse is not None:
+        sums: tuple[ExactSums, ...] = (_coarse_sums(table, coarse),)
+    else:
+        sums = tuple(_column_sums(table, f"value_{number}", value) for number, value in enumerate(values))
     return UserTable(columns=tuple(value.name for value in values), sums=sums, counts=usable, records=records)
 
 
@@ -99,6 +114,14 @@ def _column_sums(table: pa.Table, name: str, value: ValueColumn) -> ExactSums:
     if value.encoding == BINARY:
         return ExactSums.from_binary_words(map(_words, table.column(name).chunks))
     return ExactSums(encoding=value.encoding, low=_exact(table.column(name)))
+
+
+def _coarse_sums(table: pa.Table, coarse: CoarseSums) -> ExactSums:
+    batches = table.select(["value_0", REST]).to_batches()
+    steps_and_rests = (batch.columns for batch in batches)
+    return ExactSums.from_binary_words(
+        coarse.words(*_words(steps), _int64(rest.fill_null(0))) for steps, rest in steps_and_rests
+    )
 
 
 def _together(value: ValueColumn, parts: Sequence[ExactIntegers]) -> ExactSums:
@@ -115,7 +138,7 @@ def _together(value: ValueColumn, parts: Sequence[ExactIntegers]) -> ExactSums:
     return ExactSums(encoding=value.encoding, low=ExactIntegers.from_integers(totals))
 
 
-def _int64(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def _int64(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     array: NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
     return array
 
