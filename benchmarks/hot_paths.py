@@ -13,6 +13,8 @@ import duckdb
 from engines import EPSILON
 from hubermean import mean
 from hubermean.ingest import user_table
+from hubermean.ingest.coarse_sums import coarse_sums
+from hubermean.ingest.files import FileSet
 from hubermean.ingest.sum_and_count import sum_and_count
 from rows_file import AMOUNT, SCATTERED, USER, WHOLE, RowsFile
 from sections import Table, seconds
@@ -21,7 +23,8 @@ from side_by_side import Ratio, in_turns
 SAYS = (
     "A read adds up both columns and groups nothing; a count groups by user and adds nothing up; "
     "sums are the exact ones, of 128 bits, as hubermean writes them, in DuckDB with its own settings; handed over, "
-    "they are an Arrow table here; as one aggregate, they are the state of an average. hubermean's reading has all of "
+    "they are an Arrow table here; as one aggregate, they are the state of an average; in steps of 64 bits, doubles "
+    "are added up in whole steps, and what they have beyond them in a sum of its own. hubermean's reading has all of "
     "that, in a connection of its own that is locked down, with settings of its own (ids that lie close together index "
     "an array); the release adds tuning, mechanism and noise. Seconds are the best of all turns, what is in brackets "
     "is the median of the ratios of the turns.",
@@ -53,6 +56,12 @@ def _steps(file: RowsFile, user: str, value: str, threads: int) -> dict[str, Cal
     numbers = f"(SELECT {user} AS u, {exact} AS v FROM '{file.path}') GROUP BY u"
     sums = f"SELECT sum(v) AS s, count(v) AS n FROM {numbers}"
     joint = f"SELECT {sum_and_count('v', '')} FROM {numbers}"
+    coarse = coarse_sums(connection, FileSet.find(file.path), value) if value == AMOUNT else None
+    if coarse is None:
+        in_steps = joint
+    else:
+        parts, wanted = ", ".join(coarse.selected(value)), ", ".join(coarse.aggregates())
+        in_steps = f"SELECT {wanted} FROM (SELECT {user} AS u, {parts} FROM '{file.path}') GROUP BY u"
     how = {"user": user, "value": value, "threads": threads}
     return {
         "plain average of averages": asked(
@@ -66,6 +75,7 @@ def _steps(file: RowsFile, user: str, value: str, threads: int) -> dict[str, Cal
         "sums and counts by user": asked(f"SELECT max(s), max(n) FROM ({sums})"),
         "the same, handed over": lambda: connection.sql(sums).to_arrow_table(),
         "the same as one aggregate": lambda: connection.sql(joint).to_arrow_table(),
+        "the same in steps of 64 bits": lambda: connection.sql(in_steps).to_arrow_table(),
         "hubermean's reading": lambda: user_table(file.path, records=False, **how),
         "a release": lambda: mean(file.path, epsilon=EPSILON, **how),
     }
