@@ -270,12 +270,15 @@ def _query_source(
 
 
 def _require_one_type(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-    """Refuse files that store a column in different types: made one type, different users could become one."""
+    """Refuse files that store a column in different types: made one type, different users could become one.
+
+    To the engine names that differ in case alone are one column.
+    """
     paths = "[" + ", ".join(literal(path) for path in files.paths) + "]"
-    names = ", ".join(literal(name) for name in columns)
+    names = ", ".join(f"lower({literal(name)})" for name in columns)
     different = quietly(
         lambda: connection.sql(
-            f"SELECT name FROM parquet_schema({paths}) WHERE name IN ({names}) GROUP BY name "
+            f"SELECT min(name) FROM parquet_schema({paths}) WHERE lower(name) IN ({names}) GROUP BY lower(name) "
             "HAVING count(DISTINCT concat_ws('/', type, converted_type, logical_type, scale, precision)) > 1"
         ).fetchall(),
         "the files cannot be read as parquet; check that they are complete",
