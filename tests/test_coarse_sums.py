@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hubermean.ingest import coarse_sums as module
 from hubermean.ingest import duckdb_source
 from hubermean.ingest.coarse_sums import CoarseSums, NoRoomError, coarse_sums
 from hubermean.ingest.files import FileSet
@@ -44,6 +45,11 @@ VALUES = {
     "infinite": np.where(np.arange(N_ROWS) % 50 == 1, np.inf, doubles(9.0)),
 }
 COARSE = {"tiny", "below 8", "prices", "wide", "near the limit", "float32"}
+
+
+@pytest.fixture(autouse=True)
+def small_files_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORTHWHILE_BYTES", 0)
 
 
 def written(
@@ -125,10 +131,31 @@ def test_without_statistics_sums_are_of_128_bits(
     assert ["_rest" in query for query in queries] == [False]
 
 
+def test_small_files_are_read_without_a_look_at_statistics(
+    tmp_path: Path, queries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "a.parquet", VALUES["wide"])
+    monkeypatch.setattr(module, "WORTHWHILE_BYTES", path.stat().st_size + 1)
+    assert read(path) == expected(VALUES["wide"])
+    monkeypatch.setattr(module, "WORTHWHILE_BYTES", path.stat().st_size)
+    assert read(path) == expected(VALUES["wide"])
+    assert ["_rest" in query for query in queries] == [False, True]
+
+
 def test_infinite_values_that_are_clamped_are_left_to_128_bits(tmp_path: Path, queries: list[str]) -> None:
     path = written(tmp_path / "a.parquet", VALUES["wide"])
     assert read(path, non_finite="clamp") == expected(VALUES["wide"])
     assert ["_rest" in query for query in queries] == [False]
+
+
+def change_pages(path: Path, claimed: float, true: float) -> None:
+    """Put another value into the pages of a file, and leave its statistics as they are."""
+    content = path.read_bytes()
+    foot = len(content) - 8 - struct.unpack("<I", content[-8:-4])[0]
+    old, new = struct.pack("<d", claimed), struct.pack("<d", true)
+    assert content.count(old, 0, foot) > 0
+    assert content.count(old, foot) > 0
+    path.write_bytes(content[:foot].replace(old, new) + content[foot:])
 
 
 @pytest.mark.parametrize("true_value", [1e6, 3e12, np.inf, np.nan])
@@ -137,17 +164,22 @@ def test_a_wrong_statistic_changes_no_sum(true_value: float, tmp_path: Path, que
     values = np.clip(VALUES["prices"], 0.0, 500.0)
     values[78] = claimed = 1000.125
     path = written(tmp_path / "a.parquet", values, use_dictionary=False, compression="none")
-    content = bytearray(path.read_bytes())
-    foot = len(content) - 8 - struct.unpack("<I", content[-8:-4])[0]
-    old, new = struct.pack("<d", claimed), struct.pack("<d", true_value)
-    assert content.count(old, 0, foot) > 0
-    assert content.count(old, foot) > 0
-    path.write_bytes(content[:foot].replace(old, new) + content[foot:])
+    change_pages(path, claimed, true_value)
     values[78] = true_value
     assert read(path) == expected(values)
     assert ["_rest" in query for query in queries] == (
         [True] if not np.isfinite(true_value) else [True, False]
     )
+
+
+def test_rests_that_statistics_deny_are_added_up(tmp_path: Path, queries: list[str]) -> None:
+    """They say that all values are one, which is a whole number of steps."""
+    claimed, true = 2.0**-9, 2.0**-9 * (1 + 2.0**-51)
+    assert unit_integer(true) == 2**51 + 1
+    path = written(tmp_path / "a.parquet", np.full(N_ROWS, claimed), use_dictionary=False, compression="none")
+    change_pages(path, claimed, true)
+    assert read(path) == expected(np.full(N_ROWS, true))
+    assert ["_rest" in query for query in queries] == [True]
 
 
 def test_a_sum_that_does_not_fit_is_made_in_128_bits(
@@ -199,6 +231,7 @@ def test_steps_are_as_fine_as_the_largest_value_allows(tmp_path: Path) -> None:
     assert bits(256.0) == bits(-256.0) == 54
     assert bits(2.0**41) == 21
     assert bits(2.0**42) is None
+    assert bits(1.797e308) is None
     assert bits(float("inf"), 1.0) is None
     assert bits(float("nan")) is None
     assert bits() is None

@@ -12,6 +12,7 @@ a value that does not fit makes the query fail, and sums are made in 128 bits th
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 
+WORTHWHILE_BYTES = 2**25
+"""Of files: in less there is no time to be saved that reading the statistics would not take."""
+
 REST = "value_0_rest"
 _UNIT_BITS = 60
 # With 21 bits or more, what fits is below 2^42 and so within the limit of the encoding; with less than 60, a step has
 # an even number of units.
 _FEWEST_BITS, _MOST_BITS = 21, 59
+_LARGEST = 2.0 ** (63 - _FEWEST_BITS)
 
 
 class NoRoomError(ArithmeticError):
@@ -43,7 +48,8 @@ class CoarseSums:
 
     Formal guarantee: steps and rest together are the integer of `exact.encoding.encode_binary`, if the engine casts a
     double to the nearest integer, half to even. Multiplying by a power of two is exact, and so is subtracting the
-    nearest integer; a step has an even number of units, so that a half is rounded alike with the steps and without.
+    nearest integer; a step has an even number of units, so that a half is rounded alike with the steps and without. Nor
+    may the engine decide from statistics what rests there are: what it makes of CASE has none.
     """
 
     bits: int
@@ -80,9 +86,11 @@ class CoarseSums:
 
 
 def coarse_sums(connection: duckdb.DuckDBPyConnection, files: FileSet, column: str) -> CoarseSums | None:
-    """The finest steps that all values of a column fit, if statistics say how large these are."""
+    """The finest steps that all values of a column fit, if there are many and statistics say how large they are."""
     import duckdb
 
+    if sum(map(os.path.getsize, files.paths)) < WORTHWHILE_BYTES:
+        return None
     paths = "[" + ", ".join(literal(path) for path in files.paths) + "]"
     ends = "try_cast(stats_min_value AS DOUBLE), try_cast(stats_max_value AS DOUBLE)"
     try:
@@ -92,7 +100,7 @@ def coarse_sums(connection: duckdb.DuckDBPyConnection, files: FileSet, column: s
         ).fetchall()
     except duckdb.Error:  # a broken file: whoever reads it says so
         return None
-    if not known or not math.isfinite(largest):
+    if not known or not largest < _LARGEST:
         return None
     # A statistic is written in digits, which may be a little short.
     bits = min(63 - math.frexp(largest * (1 + 2.0**-20))[1], _MOST_BITS)
