@@ -257,6 +257,18 @@ def test_one_user_beyond_the_threshold_is_searched_for_like_none(d: int, looks: 
     assert len(counts[0]) == len(counts[1]) == 4
 
 
+@pytest.mark.parametrize("place", ["middle", "rim"])
+def test_a_heavy_user_within_the_threshold_costs_no_look_at_everybody(place: str, looks: list[int]) -> None:
+    """Though it may be the farthest, and too heavy to be searched among."""
+    points = np.random.default_rng(16).standard_normal((2000, 40))
+    points[7] = 0.0 if place == "middle" else 2.5
+    weights = np.where(np.arange(2000) == 7, 400, 1)
+    tolerance = RATE * 20.0 * 2400.0
+    found = small_gradient(rows_of(points), weights=weights, thresholds=20.0, tolerance=tolerance)
+    assert huber_gradient(rows_of(points), weights, 20.0, found.point) <= found.norm_bound <= tolerance
+    assert max(looks) <= 8
+
+
 def test_heavy_users_beyond_the_threshold_are_looked_at_like_everybody(looks: list[int]) -> None:
     points = crowd(np.random.default_rng(14), 2000, 40, far=100.0, share=0.05)
     weights = np.where(np.arange(2000) < 100, 2**15, 1)

@@ -68,7 +68,7 @@ def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | No
     distances = Distances.bounded(problem.points, start)
     within = distances.are_within(threshold)
     for _ in range(_ROUNDS):
-        outside = np.flatnonzero(_with_farthest(~within | summed.left_out, distances))
+        outside = np.flatnonzero(_with_farthest(~within | summed.left_out, distances, problem))
         if not _are_few(outside, problem):
             break
         core = summed.without(outside, distances, threshold=threshold, reach=length(centre))
@@ -90,10 +90,13 @@ def by_core(problem: Problem, tolerance: float) -> tuple[Floats, AroundCore | No
     return start, None
 
 
-def _with_farthest(outside: Booleans, distances: Distances) -> Booleans:
-    """With the farthest users, too."""
+def _with_farthest(outside: Booleans, distances: Distances, problem: Problem) -> Booleans:
+    """With the farthest users, too, but for those so heavy that together they might be no longer few."""
     count = min(_FARTHEST, max(1, int(_MOST_OUTSIDE * len(outside))))
-    outside[np.argpartition(distances.most, -count)[-count:]] = True
+    far = distances.most
+    if problem.weights is not None:
+        far = np.where(problem.weights * count <= _MOST_OUTSIDE * problem.total_weight, far, -1.0)
+    outside[np.argpartition(far, -count)[-count:]] = True
     return outside
 
 
