@@ -235,3 +235,9 @@ def test_steps_are_as_fine_as_the_largest_value_allows(tmp_path: Path) -> None:
     assert bits(float("inf"), 1.0) is None
     assert bits(float("nan")) is None
     assert bits() is None
+
+
+def test_how_fine_steps_are_is_not_shown() -> None:
+    """It tells the magnitude of the largest value."""
+    assert "55" not in repr(CoarseSums(55)).partition(" object at ")[0]
+    assert "bits" not in repr(CoarseSums(55))

@@ -42,7 +42,7 @@ class NoRoomError(ArithmeticError):
     """A sum that does not fit 128 bits in units of the encoding."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CoarseSums:
     """Steps of 2^-`bits`, and what a value has beyond them in units of 2^-60.
 
