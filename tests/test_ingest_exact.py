@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import hubermean as hm
 from hubermean.ingest import user_table
-from hubermean.ingest.duckdb_source import DuckdbSource
+from hubermean.ingest.rows import Rows
 from worlds import exact_sum, sums_by_size
 
 
@@ -182,7 +182,7 @@ def test_the_roomy_query_gives_the_same_integers(rows: list[tuple[int, float]]) 
     )
     plain = user_table(table, user="u", value="v")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DuckdbSource, "_with_room", lambda self, grouped: grouped(True))
+        patch.setattr(Rows, "_with_room", lambda self, grouped: grouped(True))
         roomy = user_table(table, user="u", value="v")
     assert sums_by_size(roomy) == sums_by_size(plain)
     # To the last bit: what floats make of a user must not depend on how the sums were added up.
@@ -194,8 +194,8 @@ def test_a_missing_value_does_not_change_how_pandas_integers_are_read() -> None:
     missing = pd.DataFrame({"u": [1, 2], "v": [9 * 10**12, None]})
     first, second = (user_table(frame, user="u", value="v") for frame in (whole, missing))
     assert first.sums[0].encoding == second.sums[0].encoding
-    nullable = whole.astype({"v": "Int64"})
-    assert sums_by_size(user_table(nullable, user="u", value="v"))[0][0] == 9 * 10**12
+    nullable = whole.astype({"v": "Int64"})  # which one float would turn into floats, too
+    assert sums_by_size(user_table(nullable, user="u", value="v")) == sums_by_size(first)
 
 
 def test_durations_of_files_and_pandas_are_seconds(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_every_key_type_groups_users_and_drops_the_rest(keys: pa.Array) -> None:
 def test_several_key_columns_and_pandas_objects() -> None:
     frame = pd.DataFrame({"a": [1, 1, 1, 2], "b": ["x", "y", "x", None], "v": [1.0, 2.0, 4.0, 8.0]})
     assert sums_by_size(user_table(frame, user=["a", "b"], value="v")) == [(2, 1, 1), (5, 2, 2)]
-    frame["o"] = pd.Series([(1, 2), [1, 2], (1, 2), None], dtype=object)  # a list cannot be a key: dropped
+    frame["o"] = pd.Series([7, [1, 2], "7", None], dtype=object)  # a list is no identity: dropped
     frame["c"] = pd.Categorical(["p", "q", "p", None])
     assert sums_by_size(user_table(frame, user="o", value="v")) == [(5, 2, 2)]
     assert sums_by_size(user_table(frame, user="c", value="v")) == [(2, 1, 1), (5, 2, 2)]

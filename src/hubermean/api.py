@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, overload
@@ -12,7 +12,7 @@ from typing import Any, overload
 from numpy.typing import ArrayLike
 
 from hubermean.errors import InputError
-from hubermean.ingest import Reading, VectorFile, column_names, is_query, opened_vectors
+from hubermean.ingest import Reading, VectorFile, column_names
 from hubermean.ledger import Account, Ledger, Question, charged_to, question_of
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
 from hubermean.mechanisms.counted import Count, TunedCount
@@ -20,8 +20,16 @@ from hubermean.noise import SystemNoise
 from hubermean.relations import Neighbors
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
-from hubermean.releasing import UNPAID, Grouping, release_groups, release_table
-from hubermean.user_table import UserTable
+from hubermean.releasing import (
+    UNPAID,
+    Grouping,
+    release_data,
+    release_groups,
+    release_table,
+    release_vectors,
+    stated_users,
+)
+from hubermean.user_table import UserTable, padded
 
 
 @overload
@@ -153,7 +161,9 @@ def mean(
         radius: the mean is known to lie within this distance of 0; it may be generous.
         likeness: how alike a user's records are, with `per="record"`: 0 if as different as anybody's, 1 if all the
             same. Users with few records are clamped the less, the smaller it is.
-        n_users: about how many users there are, if that is public though `neighbors="add-remove"` would hide it.
+        n_users: how many users there are, where that is public: exactly, under "replace-user"; roughly, for planning,
+            under "add-remove". Under "replace-user" it is needed for text files, queries, lazy frames and Spark, whose
+            number of users depends on what they hold; Parquet files and tables in memory are counted.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use; not for Spark, which has settings of its own.
@@ -191,8 +201,9 @@ def mean(
         likeness=likeness,
         n_users=n_users,
     )
-    chosen = choose(mechanism, known)
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    stated = stated_users(known.n_users, request.neighbors)
+    chosen = choose(mechanism, known if stated is None else replace(known, n_users=None))
     reading = Reading(
         user=column_names(user, "user"),
         value=columns,
@@ -218,7 +229,7 @@ def mean(
         )
 
     with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
-        return _released(data, reading, grouping, request, chosen, account, statistic="mean")
+        return _released(data, reading, grouping, request, chosen, account, n_users=stated, statistic="mean")
 
 
 @overload
@@ -235,6 +246,7 @@ def count(
     max_groups: int = 1,
     neighbors: str | Neighbors = "add-remove",
     record_cap: int | None = None,
+    n_users: int | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
@@ -260,6 +272,7 @@ def count(
     max_groups: int = 1,
     neighbors: str | Neighbors = "add-remove",
     record_cap: int | None = None,
+    n_users: int | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
@@ -284,6 +297,7 @@ def count(
     max_groups: int = 1,
     neighbors: str | Neighbors = "add-remove",
     record_cap: int | None = None,
+    n_users: int | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     progress: bool = False,
@@ -304,6 +318,7 @@ def count(
         by, keys, max_groups: one count a group, as for `mean`.
         neighbors: which change of the data is hidden. Under "replace-user" the number of users, groups apart, is public
             and given as it is.
+        n_users: the public number of users, for the other relations; see `mean`.
         record_cap: the most records a user counts for; found privately where it is not given.
         memory_limit, threads, progress, engine, ledger, dataset, question, fresh: as for `mean`.
 
@@ -326,7 +341,10 @@ def count(
         raise InputError("record_cap is for of='records'; every user counts once, so leave it out")
     per = "user" if of == "users" else "record"
     request = Request.checked((of,), epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
-    known = Known.given(record_cap=record_cap)
+    known = Known.given(record_cap=record_cap, n_users=n_users)
+    if n_users is not None and not request.neighbors.users_are_public:
+        raise InputError("n_users is what is counted; leave it out, or use neighbors='replace-user'")
+    stated = stated_users(known.n_users, request.neighbors)
     chosen: Mechanism = Count(record_cap=known.record_cap, usable=value is not None)
     public = value is None and by is None and request.neighbors.counts_are_public
     if of == "records" and record_cap is None and not public:
@@ -354,7 +372,7 @@ def count(
         )
 
     with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
-        return _released(data, reading, grouping, request, chosen, account, statistic="count")
+        return _released(data, reading, grouping, request, chosen, account, n_users=stated, statistic="count")
 
 
 def _released(
@@ -365,26 +383,18 @@ def _released(
     mechanism: Mechanism,
     account: Account | None,
     *,
+    n_users: int | None,
     statistic: str,
 ) -> Release | ReleaseTable:
     """What was recorded for the same question, or a new release, paid for by the account."""
     if grouping is None:
         mechanism.check(request)
-    if account is not None:
-        if is_query(data) and request.neighbors.users_are_public:
-            raise InputError(
-                "with a ledger, a query takes neighbors='add-remove', and so does a frame that is one (DuckDB's or "
-                "Spark's): how many users it finds depends on what they hold, and would be public"
-            )
-        if (recorded := account.answered(request)) is not None:
-            return recorded
-    payer, noise = account or UNPAID, SystemNoise()
+    if account is not None and (recorded := account.answered(request)) is not None:
+        return recorded
+    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "payer": account or UNPAID}
     if grouping is not None:
-        return release_groups(
-            data, reading, grouping, request, mechanism, noise, statistic=statistic, payer=payer
-        )
-    table = reading.user_table(data, records=request.neighbors.counts_are_public)
-    return release_table(table, request, mechanism, noise, statistic=statistic, payer=payer)
+        return release_groups(data, reading, grouping, request, mechanism, SystemNoise(), **about)
+    return release_data(data, reading, request, mechanism, SystemNoise(), **about)
 
 
 def mean_of_user_means(
@@ -428,19 +438,22 @@ def mean_of_user_means(
         likeness=likeness,
         n_users=n_users,
     )
-    chosen = choose(mechanism, known)
-    users: contextlib.AbstractContextManager[UserTable]
+    table = None
     if isinstance(means, VectorFile):
         if counts is not None:
             raise InputError("files say how many records a user has; leave counts out")
-        columns, users = means.columns, opened_vectors(means)
+        columns = means.columns
         reading = Reading(user=(means.user,), value=(means.value,))
     else:
         table = UserTable.from_means(means, counts)
-        columns, users, reading = table.columns, contextlib.nullcontext(table), None
+        columns, reading = table.columns, None
     per = per or ("user" if counts is None else "record")
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    stated = stated_users(known.n_users, request.neighbors)
+    chosen = choose(mechanism, known if stated is None else replace(known, n_users=None))
     chosen.check(request)
+    if stated is not None and table is not None:
+        table = padded(table, stated).collected()
 
     def asked() -> Question:
         return question_of(
@@ -457,5 +470,8 @@ def mean_of_user_means(
     with charged_to(ledger, dataset, asked, request, fresh=fresh) as account:
         if account is not None and isinstance(recorded := account.answered(request), Release):
             return recorded
-        with users as table:
-            return release_table(table, request, chosen, SystemNoise(), payer=account or UNPAID)
+        payer = account or UNPAID
+        if isinstance(means, VectorFile):
+            return release_vectors(means, request, chosen, SystemNoise(), n_users=stated, payer=payer)
+        assert table is not None
+        return release_table(table, request, chosen, SystemNoise(), payer=payer)

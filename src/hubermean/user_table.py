@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -199,6 +199,59 @@ class UserTable:
         hidden = len(self.columns) - _NAMES_SHOWN
         more = f" and {hidden:,} more" if hidden > 0 else ""
         return f"UserTable(columns={self.columns[:_NAMES_SHOWN]!r}{more}, private contents not shown)"
+
+
+class _Padded:
+    """Users in parts, and so many more without a usable record."""
+
+    def __init__(self, table: PrivateTable, more: int) -> None:
+        self.columns, self.limits, self.held_up_to = table.columns, table.limits, table.held_up_to
+        self.n_users = table.n_users + more
+        self._table = table
+        self._more = more
+        self._others: UserTable | None = None
+
+    def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
+        if self._others is None:
+            answers = self._table.each_part(_LookAndForm(look))
+            self._others = answers[0][1].taken(np.full(self._more, -1))
+            return [*(answer for answer, _ in answers), look(self._others)]
+        return [*self._table.each_part(look), look(self._others)]
+
+    def collected(self) -> UserTable:
+        return _with_more(self._table.collected(), self._more)
+
+    def __repr__(self) -> str:
+        return f"{self._table!r} and users without a usable record"
+
+
+@dataclass(frozen=True)
+class _LookAndForm(Generic[T]):
+    """What a look makes of a part, and the same part without users, which has the form of any."""
+
+    look: Callable[[UserTable], T]
+
+    def __call__(self, part: UserTable) -> tuple[T, UserTable]:
+        return self.look(part), part.taken(np.empty(0, dtype=np.int64))
+
+
+def _with_more(table: UserTable, more: int) -> UserTable:
+    positions = np.concatenate([np.arange(table.n_users), np.full(more, -1)]).astype(np.int64)
+    return replace(table.taken(positions), held_up_to=table.held_up_to)
+
+
+def padded(table: PrivateTable, n_users: int) -> PrivateTable:
+    """The table of so many users, of whom those who are not there have no usable record.
+
+    Raises:
+        InputError: there are more.
+    """
+    more = n_users - table.n_users
+    if more < 0:
+        raise InputError("there are more users than n_users says; give the number of all users")
+    if more == 0:
+        return table
+    return _with_more(table, more) if isinstance(table, UserTable) else _Padded(table, more)
 
 
 class HeldMeans(Sequence[ExactSums]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -35,9 +34,7 @@ def groups(
         return {"by": None, "max_groups": max_groups}
     if key and len(by) > 1:
         raise InputError("with several --by, give the groups in a file, with --keys")
-    if keys is not None and os.path.realpath(keys) == os.path.realpath(file):
-        raise InputError("the data cannot tell which groups are public; give --keys another file, or --delta")
-    listed = keys_from_file(keys, by) if keys is not None else (key or None)
+    listed = keys_from_file(keys, by, data=file) if keys is not None else (key or None)
     return {"by": by, "keys": listed, "max_groups": max_groups}
 
 

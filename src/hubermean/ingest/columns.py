@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -15,15 +16,25 @@ _INTEGERS = {"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint"
 _WIDE_INTEGERS = {"ubigint", "hugeint", "uhugeint"}
 _FLOATS = {"float", "double"}
 _TEXT = {"varchar", "json"}
-_KEYS = (
-    _INTEGERS
-    | _WIDE_INTEGERS
-    | _FLOATS
-    | {"varchar", "uuid", "blob", "boolean", "decimal", "enum", "date", "time", "timestamp", "timestamp_s"}
-    | {"timestamp_ms", "timestamp_ns", "timestamp with time zone", "bit"}
+JSON_TOKEN = "json token"
+"""The kind of a JSON value as it is written: text in quotation marks, numbers without."""
+_NULL = '"null"'  # a column without any value
+# No points in time, which hardly two records share, and some of which an engine fails to read.
+_GROUPS = (
+    _INTEGERS | _WIDE_INTEGERS | {"varchar", "uuid", "boolean", "decimal", "enum", "date", JSON_TOKEN, _NULL}
 )
-# No floats, whose equal values can look different, and no points in time, which hardly two records share.
-_GROUPS = _INTEGERS | _WIDE_INTEGERS | {"varchar", "uuid", "boolean", "decimal", "enum", "date"}
+# As groups no floats, whose equal values can look different, and no bytes, which nobody can read.
+_USERS = _GROUPS | _FLOATS | {"blob"}
+
+
+# How identities of some types are written.
+_WRITTEN = {
+    "integer": r"-?[0-9]+",
+    "decimal": r"-?[0-9]+(\.[0-9]+)?",
+    "boolean": "true|false",
+    "date": r"[0-9-]+( \(BC\))?",
+    "uuid": "[0-9a-f-]{36}",
+}
 
 
 LARGEST_STEPS = 9.2e18
@@ -50,6 +61,13 @@ class Dialect(Protocol):
 
     def has_key(self, column: str, *, floating: bool) -> str:
         """The condition under which a column identifies somebody; NaN does not."""
+
+    def identity(self, column: str, kind: str, *, scale: int) -> str:
+        """The text that a value identifies a user or a group by: the rule of `ingest.identity`.
+
+        `scale` is that of a decimal. Equal texts come from equal values of the column, so that records may be grouped
+        by the column itself.
+        """
 
     def parsed(self, column: str) -> str:
         """Text as a double; null where it is no number."""
@@ -108,44 +126,80 @@ class ValueColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyColumn:
+    """How a column that identifies users or groups is read.
+
+    Attributes:
+        expression: what records are grouped by; equal where identities are.
+        present: the condition under which that, under whatever name it was selected, is an identity.
+        identity: the text that it identifies by.
+    """
+
+    expression: str
+    present: Callable[[str], str]
+    identity: Callable[[str], str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Schema:
     """Names and declared types of a source's columns.
 
-    `text_values`: a text column may hold numbers (formats without types). `byte_text`: text may hold letters that stand
-    for bytes (`text_bytes`). `units`: columns that hold a
-    duration as an integer multiple of the given number of seconds.
+    `text_values`: a text column may hold numbers (formats without types). `names_declared`: names of columns come from
+    a schema and may be shown; else they may be the first record of somebody. `units`: columns that hold a duration as
+    an integer multiple of the given number of seconds.
     """
 
     types: Mapping[str, Any]
     dialect: Dialect
     text_values: bool = False
-    byte_text: bool = False
+    names_declared: bool = False
     units: Mapping[str, Fraction] | None = None
 
     def require(self, name: str) -> Any:
         """The type of a column that must exist."""
         if name not in self.types:
-            raise InputError(missing_column(name, list(self.types)))
+            raise InputError(missing_column(name, list(self.types) if self.names_declared else ()))
         return self.types[name]
 
-    def key(self, name: str) -> str:
-        """The condition under which a record has a user, for one of the columns that identify it."""
-        kind = self.require(name).id
-        if kind not in _KEYS:
+    def check_user(self, name: str) -> None:
+        """Refuse a column that cannot identify users."""
+        if self.require(name).id not in _USERS:
             raise InputError(
-                f"column {name!r} has type {_readable(self.types[name])} and cannot identify users; "
+                f"column {name!r} has type {kind_of(self.types[name])} and cannot identify users; "
                 "use an integer, text or UUID column"
             )
-        # Data frames write a missing integer id as NaN.
-        return self.dialect.has_key(self.dialect.identifier(name), floating=kind in _FLOATS)
 
-    def group(self, name: str) -> None:
+    def check_group(self, name: str) -> None:
         """Refuse a column that cannot tell groups apart."""
         if self.require(name).id not in _GROUPS:
             raise InputError(
-                f"column {name!r} has type {_readable(self.types[name])} and cannot name groups; "
+                f"column {name!r} has type {kind_of(self.types[name])} and cannot name groups; "
                 "use a column of integers, text, booleans or dates"
             )
+
+    def check_key(self, name: str, text: str) -> None:
+        """Refuse the text of a public group that no value of the declared type has."""
+        kind = self.require(name).id
+        pattern = _WRITTEN.get("integer" if kind in _INTEGERS | _WIDE_INTEGERS else kind)
+        if pattern is not None and not re.fullmatch(pattern, text, re.ASCII):
+            raise InputError(
+                f"{text!r} in keys is no value of column {name!r}, whose type is {kind_of(self.types[name])}; "
+                "write keys as they stand in the data"
+            )
+
+    def key(self, name: str) -> KeyColumn:
+        """How to read a column that identifies users or groups."""
+        declared, write = self.require(name), self.dialect
+        column, kind = write.identifier(name), declared.id
+        scale = dict(declared.children)["scale"] if kind == "decimal" else 0
+        expression = write.identity(column, kind, scale=scale) if kind == JSON_TOKEN else column
+        kind = "varchar" if kind == JSON_TOKEN else kind
+        return KeyColumn(
+            expression=expression,
+            # Data frames write a missing integer id as NaN.
+            present=lambda selected: write.has_key(selected, floating=kind in _FLOATS),
+            identity=lambda selected: write.identity(selected, kind, scale=scale),
+        )
 
     def value(self, name: str, *, resolution: Fraction | None, clamp_infinities: bool) -> ValueColumn:
         """How to read a value column, decided by its declared type."""
@@ -155,9 +209,11 @@ class Schema:
         column = write.identifier(name)
         if self.text_values and kind in _TEXT:
             kind, column = "double", write.parsed(column)
+        if kind == _NULL:
+            kind = "double"
         if kind not in _INTEGERS | _WIDE_INTEGERS | _FLOATS | {"boolean", "decimal", "interval"}:
             raise InputError(
-                f"column {name!r} has type {_readable(declared)}, which has no mean; "
+                f"column {name!r} has type {kind_of(declared)}, which has no mean; "
                 "use a column of integers, floats, decimals, booleans or durations"
             )
         unit = (self.units or {}).get(name)
@@ -197,21 +253,16 @@ class Schema:
         return encoding, self.dialect.decimal(column, width=width, scale=scale, limit=limit)
 
 
-def missing_column(name: str, existing: Sequence[str]) -> str:
-    """What to say of a column that is not there; a first line that holds numbers is no header and is not shown."""
-    if any(map(_is_number, existing)):
-        return f"there is no column {name!r}, and the first line does not look like a header; add one"
-    return f"there is no column {name!r}; the columns are: {', '.join(existing[:40])}"
+def missing_column(name: str, declared: Sequence[str] = ()) -> str:
+    """What to say of a column that is not there, with the names of those that are, where a schema declares them.
+
+    The first line of a file without a header, and what a data frame made its names of, are records of people.
+    """
+    if declared:
+        return f"there is no column {name!r}; the columns are: {', '.join(declared[:40])}"
+    return f"there is no column {name!r}; check its spelling, and that the data have a header"
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _readable(kind: Any) -> str:
-    text = str(kind)
-    return text if len(text) <= 40 else text[:37] + "..."
+def kind_of(declared: Any) -> str:
+    """The kind of a type, without its members: those of an ENUM are values of people."""
+    return re.split(r"[(<\[]", str(declared), maxsplit=1)[0]

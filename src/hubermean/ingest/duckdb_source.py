@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
-from hubermean.ingest.coarse_sums import CoarseSums, NoRoomError, coarse_sums
-from hubermean.ingest.columns import Schema, ValueColumn
+from hubermean.ingest.columns import JSON_TOKEN, ColumnType, Schema, ValueColumn
 from hubermean.ingest.duckdb_sql import DuckdbSql
 from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
-from hubermean.ingest.files import FileSet, identifier, literal
-from hubermean.ingest.frames import arrow_source, is_duckdb_relation
-from hubermean.ingest.group_query import GroupQuery
-from hubermean.ingest.grouping import grouping_query, read_user_table
+from hubermean.ingest.files import LONGEST_POSSIBLE, FileSet, identifier, literal
+from hubermean.ingest.frames import Frame, frame_of, is_duckdb_relation
 from hubermean.ingest.id_index import bits_of_ids
+from hubermean.ingest.parquet_batches import parquet_batches
 from hubermean.ingest.query import SqlQuery
-from hubermean.ingest.session import fetch, open_session, quietly
-from hubermean.ingest.sum_and_count import is_known
+from hubermean.ingest.rows import Rows
+from hubermean.ingest.session import TooLongError, check_limits, in_one_sentence, open_session, quietly
 from hubermean.ingest.text_bytes import as_utf8
 from hubermean.user_table import UserTable
 
@@ -31,174 +30,271 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TEXT = ColumnType(id="varchar", name="VARCHAR")
+_TOKEN = ColumnType(id=JSON_TOKEN, name="JSON")
+_FRAME = "frame"
+_QUERY = "hubermean_query"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """How data are read: again and differently, where one user's records made the usual way fail.
+
+    Attributes:
+        longest: the bytes of the longest text record to make room for; None for what suffices nearly always.
+        bytewise: read Parquet files through Arrow, which does not mind text that is no UTF-8.
+    """
+
+    limits: Limits
+    longest: int | None = None
+    bytewise: bool = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class DuckdbSource:
-    """Something the engine can select from; `once` if it cannot be read again.
+    """Data with their schema; `rows` opens what they hold."""
 
-    `relation` is None where `connection` knows it by `name`. `marks`: see `ArrowSource`. `statistics`: Parquet files
-    that may say how large values are, where there is room for `CoarseSums`, which take more memory.
-    """
-
-    name: str
-    roles: Roles
     schema: Schema
-    connection: duckdb.DuckDBPyConnection | None
-    relation: duckdb.DuckDBPyRelation | None = None
-    once: bool = False
-    progress: bool = False
-    marks: Mapping[str, str] = field(default_factory=dict)
-    statistics: FileSet | None = None
+    limits: Limits
+    countable: bool
+    rows: Callable[[Attempt], AbstractContextManager[Rows]]
 
-    def run(self, query: str) -> duckdb.DuckDBPyRelation:
-        if self.relation is not None:
-            return _relation(self.relation.query(self.name, query))
-        assert self.connection is not None
-        return self.connection.sql(query)
+    def held_up_to(self, values: Sequence[ValueColumn], *, records: bool) -> None:
+        return None
 
     def users(self, values: Sequence[ValueColumn], *, records: bool) -> UserTable:
-        has_user = [self.schema.key(name) for name in self.roles.users]
-        joint = quietly(lambda: is_known(self.run), UNREADABLE)
-
-        def grouped(split: bool, coarse: CoarseSums | None = None) -> UserTable:
-            query = grouping_query(
-                self.name,
-                users=self.roles.users,
-                has_user=has_user,
-                values=values,
-                records=records,
-                split=split,
-                joint=joint,
-                coarse=coarse,
-            )
-            return read_user_table(self._fetched(query), values, coarse=coarse)
-
-        def table() -> UserTable:
-            coarse = self._coarse(values) if joint else None
-            if coarse is not None:
-                with contextlib.suppress(*_does_not_fit()):
-                    return grouped(False, coarse)
-            return self._with_room(grouped)
-
-        return quietly(table, UNREADABLE)
-
-    def _coarse(self, values: Sequence[ValueColumn]) -> CoarseSums | None:
-        """Of several columns the rests would cost more than the narrower steps save."""
-        if self.statistics is None or self.connection is None or len(values) != 1 or not values[0].floats:
-            return None
-        return coarse_sums(self.connection, self.statistics, values[0].name)
+        return self._read(lambda rows: rows.users(values, records=records))
 
     def entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
-        query = GroupQuery(
-            source=self.name,
-            users=self.roles.users,
-            marks=[self.marks.get(name) for name in self.roles.users],
-            has_user=[self.schema.key(name) for name in self.roles.users],
-            groups=self.roles.groups,
-            values=values,
-            keys=None if asked.keys is None else asked.keys.query,
-            max_groups=asked.max_groups,
-            pooled=asked.pooled,
-        )
+        return self._read(lambda rows: rows.entries(values, asked))
 
-        def grouped(split: bool) -> pa.Table:
-            table = self._fetched(query.text(split=split, quick=not self.once))
-            if "several" in table.column_names and not _fits(table):
-                table = self._fetched(query.text(split=split, quick=False))
-            return table
+    def opened(self) -> AbstractContextManager[Rows]:
+        return self.rows(Attempt(limits=self.limits))
 
-        return quietly(lambda: self._with_room(grouped), UNREADABLE)
+    def _read(self, work: Callable[[Rows], T]) -> T:
+        return in_one_sentence(lambda: self._until_read(work), UNREADABLE)
 
-    def _fetched(self, query: str) -> pa.Table:
-        return fetch(self.run(query), self.connection, progress=self.progress)
-
-    def _with_room(self, grouped: Callable[[bool], T]) -> T:
-        """Group in one 128-bit sum, or in two parts where that overflows; the integers are the same.
-
-        What can be read only once is grouped in two parts at once.
-        """
+    def _until_read(self, work: Callable[[Rows], T]) -> T:
+        """Whether there is an answer must not depend on what one user holds, as far as the machine allows it."""
         import duckdb
 
-        if not self.once:
-            with contextlib.suppress(duckdb.OutOfRangeException):
-                return grouped(False)
-        return grouped(True)
-
-
-def _does_not_fit() -> tuple[type[Exception], ...]:
-    """Of `CoarseSums`: what a value that its statistics leave out, or a very large sum, ends in."""
-    import duckdb
-
-    return (duckdb.ConversionException, duckdb.OutOfRangeException, NoRoomError)
-
-
-def _fits(table: pa.Table) -> bool:
-    """Whether every user of several groups was given one."""
-    import pyarrow.compute as pc
-
-    return (pc.sum(table.column("chosen")).as_py() or 0) == (pc.max(table.column("several")).as_py() or 0)
-
-
-def _relation(result: duckdb.DuckDBPyRelation | None) -> duckdb.DuckDBPyRelation:
-    if result is None:  # only statements that return no rows give none
-        raise InputError("the data must be something to select from")
-    return result
+        attempt = Attempt(limits=self.limits)
+        while True:
+            try:
+                with self.rows(attempt) as rows:
+                    return work(rows)
+            except TooLongError:
+                again = replace(attempt, longest=LONGEST_POSSIBLE)
+            except duckdb.OutOfMemoryException:
+                again = replace(attempt, limits=replace(self.limits, memory_limit=None))
+            except duckdb.InvalidInputException:  # of Parquet files: text that is no UTF-8
+                again = replace(attempt, bytewise=True)
+            if again == attempt:
+                raise ValueError("there is no other way to read this")
+            attempt = again
 
 
 @contextlib.contextmanager
 def open_source(data: Any, roles: Roles, limits: Limits) -> Iterator[DuckdbSource]:
+    check_limits(limits)
     if isinstance(data, str | os.PathLike):
-        found = FileSet.find(data)
-        with (
-            as_utf8(found) as files,
-            _session(files.paths, limits, settings=_id_index(files, roles, limits)) as connection,
-        ):
-            yield _file_source(files, connection, roles, limits, named=found.paths[0])
+        files = FileSet.find(data)
+        opened = _parquet_source if files.kind == "parquet" else _text_source
+        with opened(files, roles, limits) as source:
+            yield source
     elif isinstance(data, SqlQuery):
-        # Text files are loaded first and then shut out: a query that named their path would have the engine guess
-        # their types from the content.
-        texts = [(name, files) for name, files in data.files if files.kind != "parquet"]
-        paths = [path for _, files in data.files if files.kind == "parquet" for path in files.paths]
-        with contextlib.ExitStack() as copies:
-            tables = [(name, copies.enter_context(as_utf8(files)).scan(())) for name, files in texts]
-            session = _session(paths, limits, tables=tables)
-            yield _query_source(data, copies.enter_context(session), roles, limits)
+        with _query_source(data, roles, limits) as source:
+            yield source
     elif is_duckdb_relation(data):
         if limits.memory_limit is not None or limits.threads is not None:
             raise InputError(
                 "a DuckDB relation runs in its own connection; set memory_limit and threads there"
             )
+        schema = _schema(data)
+        rows = Rows(
+            name=f"hubermean_{id(data):x}", roles=roles, schema=schema, connection=None, relation=data
+        )
         yield DuckdbSource(
-            name=f"hubermean_{id(data):x}", roles=roles, schema=_schema(data), connection=None, relation=data
+            schema=schema, limits=limits, countable=False, rows=lambda _: contextlib.nullcontext(rows)
         )
     else:
-        source = quietly(
-            lambda: arrow_source(data, roles.users, roles.values, roles.groups), UNREADABLE, foreign=True
-        )
-        with _session((), limits) as connection:
+        frame = quietly(lambda: frame_of(data, roles), _NO_FRAME, foreign=True)
+        with _frame_source(frame, roles, limits) as source:
+            yield source
 
-            def registered() -> duckdb.DuckDBPyRelation:
-                connection.register("frame", source.data)
-                return connection.sql("SELECT * FROM frame")
 
-            columns = quietly(
-                registered, "the data frame has a column of a type that cannot be read; convert it first"
+_NO_FRAME = (
+    "the data frame cannot be read; check that its query is well formed, and convert columns of unusual types"
+)
+
+
+@contextlib.contextmanager
+def _parquet_source(files: FileSet, roles: Roles, limits: Limits) -> Iterator[DuckdbSource]:
+    broken = f"{files.paths[0]} cannot be read as parquet; check that it is complete"
+
+    @contextlib.contextmanager
+    def scanned(attempt: Attempt) -> Iterator[Rows]:
+        if attempt.bytewise:
+            frame = parquet_batches(files, roles)
+            with _session((), attempt.limits) as connection:
+                yield _registered(frame, connection, roles, attempt.limits)
+            return
+        settings = _id_index(files, roles, attempt.limits)
+        with _session(files.paths, attempt.limits, settings=settings) as connection:
+            scan = files.scan()
+            relation = quietly(lambda: connection.sql(f"SELECT * FROM {scan}"), broken)
+            yield Rows(
+                name=scan,
+                roles=roles,
+                schema=_schema(relation, names_declared=True),
+                connection=connection,
+                progress=attempt.limits.progress,
+                statistics=files if attempt.limits.memory_limit is None else None,
             )
-            schema = _schema(columns, units=source.units)
-            yield DuckdbSource(
-                name="frame",
+
+    first = Attempt(limits=limits)
+    with scanned(first) as rows:
+        if len(files.paths) > 1:
+            assert rows.connection is not None
+            _require_one_type(files, rows.connection, roles.columns)
+
+        def opened(attempt: Attempt) -> AbstractContextManager[Rows]:
+            return contextlib.nullcontext(rows) if attempt == first else scanned(attempt)
+
+        yield DuckdbSource(schema=rows.schema, limits=limits, countable=True, rows=opened)
+
+
+@contextlib.contextmanager
+def _text_source(files: FileSet, roles: Roles, limits: Limits) -> Iterator[DuckdbSource]:
+    """CSV and JSON lines: all text, of which the names of columns are known beforehand."""
+    types: dict[str, Any]
+    if files.kind == "csv":
+        types = dict.fromkeys(files.header, _TEXT)
+    else:
+        types = dict.fromkeys(roles.values, _TEXT) | dict.fromkeys([*roles.users, *roles.groups], _TOKEN)
+    schema = Schema(types=types, dialect=DuckdbSql(), text_values=True)
+
+    @contextlib.contextmanager
+    def opened(attempt: Attempt) -> Iterator[Rows]:
+        with as_utf8(files) as readable, _session(readable.paths, attempt.limits) as connection:
+            yield Rows(
+                name=_with_room(readable, attempt).scan(
+                    keys=[*roles.users, *roles.groups], values=roles.values
+                ),
                 roles=roles,
                 schema=schema,
                 connection=connection,
-                once=source.once,
-                progress=limits.progress,
-                marks=source.marks,
+                progress=attempt.limits.progress,
+                rejects=files.kind == "csv",
             )
+
+    yield DuckdbSource(schema=schema, limits=limits, countable=False, rows=opened)
+
+
+def _with_room(files: FileSet, attempt: Attempt) -> FileSet:
+    return files if attempt.longest is None else replace(files, longest=attempt.longest)
+
+
+@contextlib.contextmanager
+def _query_source(data: SqlQuery, roles: Roles, limits: Limits) -> Iterator[DuckdbSource]:
+    """A query, bound to tables without records first: that tells the types of what it gives."""
+    texts = [(name, files) for name, files in data.files if files.kind != "parquet"]
+
+    @contextlib.contextmanager
+    def bound(attempt: Attempt, *, loaded: bool) -> Iterator[Rows]:
+        # Text files are loaded and then shut out: a query that named their path would have the engine guess their types
+        # from the content.
+        paths = [path for _, files in data.files if files.kind == "parquet" for path in files.paths]
+        with contextlib.ExitStack() as opened:
+            tables = []
+            for name, files in texts:
+                if loaded:
+                    readable = opened.enter_context(as_utf8(files))
+                    tables.append((name, f"SELECT * FROM {_with_room(readable, attempt).scan()}"))
+                else:
+                    empty = ", ".join(
+                        f"CAST(NULL AS VARCHAR) AS {identifier(column)}" for column in files.header
+                    )
+                    tables.append((name, f"SELECT {empty} LIMIT 0"))
+            session = _session(paths, attempt.limits, tables=tables, rejects=loaded)
+            connection = opened.enter_context(session)
+            schema = _schema(_view(data, connection))
+            yield Rows(
+                name=_QUERY,
+                roles=roles,
+                schema=schema,
+                connection=connection,
+                progress=attempt.limits.progress,
+            )
+
+    first = Attempt(limits=limits)
+    with bound(first, loaded=False) as rows:
+
+        def opened(attempt: Attempt) -> AbstractContextManager[Rows]:
+            if attempt == first and not texts:
+                return contextlib.nullcontext(rows)
+            return bound(attempt, loaded=True)
+
+        yield DuckdbSource(schema=rows.schema, limits=limits, countable=False, rows=opened)
+
+
+def _view(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+    import duckdb
+
+    for name, files in data.files:
+        if files.kind == "parquet":
+            view = f"CREATE VIEW {identifier(name)} AS SELECT * FROM {files.scan()}"
+            broken = f"{files.paths[0]} cannot be read as parquet; check that it is complete"
+            quietly(lambda view=view: connection.execute(view).fetchall(), broken)  # type: ignore[misc]
+    try:
+        statements = duckdb.extract_statements(data.query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise InputError("a query must be one SELECT statement")
+        connection.execute(f"CREATE VIEW {_QUERY} AS {statements[0].query.rstrip().rstrip(';')}").fetchall()
+        return connection.sql(f"SELECT * FROM {_QUERY}")
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        # These speak of the query and of schemas, never of rows.
+        problem = f"the query cannot be run: {str(error).splitlines()[0]}"
+    except duckdb.Error:
+        problem = "the query cannot be run; it may only read the files named in files="
+    raise InputError(problem)
+
+
+@contextlib.contextmanager
+def _frame_source(frame: Frame, roles: Roles, limits: Limits) -> Iterator[DuckdbSource]:
+    with _session((), limits) as connection:
+        empty = replace(frame, read=frame.schema.empty_table)
+        schema = quietly(lambda: _registered(empty, connection, roles, limits).schema, _NO_FRAME)
+
+        @contextlib.contextmanager
+        def opened(attempt: Attempt) -> Iterator[Rows]:
+            if attempt == Attempt(limits=limits):
+                yield _registered(frame, connection, roles, limits)
+                return
+            if frame.once:
+                raise ValueError("a stream cannot be read again")
+            with _session((), attempt.limits) as another:
+                yield _registered(frame, another, roles, attempt.limits)
+
+        yield DuckdbSource(schema=schema, limits=limits, countable=frame.countable, rows=opened)
+
+
+def _registered(frame: Frame, connection: duckdb.DuckDBPyConnection, roles: Roles, limits: Limits) -> Rows:
+    connection.register(_FRAME, frame.read())
+    schema = _schema(connection.sql(f"SELECT * FROM {_FRAME}"), units=frame.units)
+    return Rows(
+        name=_FRAME,
+        roles=roles,
+        schema=schema,
+        connection=connection,
+        once=frame.once,
+        progress=limits.progress,
+    )
 
 
 def _session(
     paths: Sequence[str], limits: Limits, **given: Any
-) -> contextlib.AbstractContextManager[duckdb.DuckDBPyConnection]:
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     return open_session(paths, memory_limit=limits.memory_limit, threads=limits.threads, **given)
 
 
@@ -213,60 +309,6 @@ def _id_index(
         return (f"perfect_ht_threshold = {bits}",)
 
     return settings
-
-
-def _file_source(
-    files: FileSet, connection: duckdb.DuckDBPyConnection, roles: Roles, limits: Limits, *, named: str
-) -> DuckdbSource:
-    scan = files.scan(roles.columns)
-    broken = f"{named} cannot be read as {files.kind}; check that it is complete"
-    relation = quietly(lambda: connection.sql(f"SELECT * FROM {scan}"), broken)
-    if files.kind == "parquet" and len(files.paths) > 1:
-        _require_one_type(files, connection, roles.columns)
-    return DuckdbSource(
-        name=scan,
-        roles=roles,
-        schema=_schema(relation, text_values=files.kind != "parquet", byte_text=files.kind == "csv"),
-        connection=connection,
-        progress=limits.progress,
-        statistics=files if files.kind == "parquet" and limits.memory_limit is None else None,
-    )
-
-
-def _query_source(
-    data: SqlQuery, connection: duckdb.DuckDBPyConnection, roles: Roles, limits: Limits
-) -> DuckdbSource:
-    import duckdb
-
-    for name, files in data.files:
-        if files.kind == "parquet":
-            view = f"CREATE VIEW {identifier(name)} AS SELECT * FROM {files.scan(())}"
-            broken = f"{files.paths[0]} cannot be read as parquet; check that it is complete"
-            quietly(lambda view=view: connection.execute(view).fetchall(), broken)  # type: ignore[misc]
-    problem = ""
-    try:
-        statements = duckdb.extract_statements(data.query)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise InputError("a query must be one SELECT statement")
-        connection.execute(
-            f"CREATE VIEW hubermean_query AS {statements[0].query.rstrip().rstrip(';')}"
-        ).fetchall()
-        relation = connection.sql("SELECT * FROM hubermean_query")
-    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-        # These speak of the query and of schemas, never of rows.
-        problem = f"the query cannot be run: {str(error).splitlines()[0]}"
-    except duckdb.Error:
-        problem = "the query cannot be run; it may only read the files named in files="
-    if problem:
-        raise InputError(problem)
-    bytewise = any(files.kind == "csv" for _, files in data.files)
-    return DuckdbSource(
-        name="hubermean_query",
-        roles=roles,
-        schema=_schema(relation, byte_text=bytewise),
-        connection=connection,
-        progress=limits.progress,
-    )
 
 
 def _require_one_type(files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
@@ -292,12 +334,11 @@ def _require_one_type(files: FileSet, connection: duckdb.DuckDBPyConnection, col
 def _schema(
     relation: duckdb.DuckDBPyRelation,
     *,
-    text_values: bool = False,
-    byte_text: bool = False,
+    names_declared: bool = False,
     units: dict[str, Fraction] | None = None,
 ) -> Schema:
     types = dict(zip(relation.columns, relation.types, strict=True))
-    return Schema(types=types, dialect=DuckdbSql(), text_values=text_values, byte_text=byte_text, units=units)
+    return Schema(types=types, dialect=DuckdbSql(), names_declared=names_declared, units=units)
 
 
 class DuckdbEngine:
@@ -305,9 +346,7 @@ class DuckdbEngine:
 
     name = "duckdb"
 
-    def open(
-        self, data: Any, roles: Roles, limits: Limits
-    ) -> contextlib.AbstractContextManager[DuckdbSource]:
+    def open(self, data: Any, roles: Roles, limits: Limits) -> AbstractContextManager[DuckdbSource]:
         return open_source(data, roles, limits)
 
 

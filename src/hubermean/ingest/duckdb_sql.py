@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hubermean.exact import BINARY
 from hubermean.exact.encoding import INT64_LIMIT
-from hubermean.ingest.columns import LARGEST_STEPS, Part
-from hubermean.ingest.files import identifier
+from hubermean.ingest.columns import JSON_TOKEN, LARGEST_STEPS, Part
+from hubermean.ingest.files import identifier, is_text
 
 _WIDE_INTEGERS = {"ubigint", "hugeint", "uhugeint"}
 
@@ -22,9 +26,27 @@ class DuckdbSql:
         # Why not isnan, `_in_range` says.
         return f"(isfinite({column}) OR isinf({column}))" if floating else f"{column} IS NOT NULL"
 
+    def identity(self, column: str, kind: str, *, scale: int) -> str:
+        if kind == JSON_TOKEN:
+            number = f"regexp_replace(CAST({column} AS VARCHAR), '^(-?[0-9]+)[.]0+$', '\\1')"
+            return f"CASE WHEN starts_with(CAST({column} AS VARCHAR), '\"') THEN {column} ->> '$' ELSE {number} END"
+        if kind == "varchar":
+            return column
+        if kind == "blob":
+            return f"('0x' || lower(hex({column})))"
+        if kind in ("float", "double"):
+            number = f"CAST({column} AS DOUBLE)"
+            whole = f"{number} = trunc({number}) AND abs({number}) < {2.0**63!r}"
+            digits = f"CAST(try_cast({number} AS BIGINT) AS VARCHAR)"
+            return f"CASE WHEN {whole} THEN {digits} ELSE CAST({number} AS VARCHAR) END"
+        text = f"CAST({column} AS VARCHAR)"
+        return f"rtrim(rtrim({text}, '0'), '.')" if scale > 0 else text
+
     def parsed(self, column: str) -> str:
         # trim() also keeps the engine from parsing inside the reader, where a bad value drops the record.
-        return f"try_cast(trim({column}) AS DOUBLE)"
+        text = f"trim({column})"
+        flag = f"CASE lower({text}) WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END"
+        return f"coalesce(try_cast({text} AS DOUBLE), {flag})"
 
     def number(self, column: str, kind: str) -> str:
         return f"epoch({column})" if kind == "interval" else f"CAST({column} AS DOUBLE)"
@@ -81,3 +103,16 @@ def _in_range(number: str, reach: float, inside: str, largest: str, clamp_infini
 def _if_present(column: str, expression: str) -> str:
     """Null where the value is; least and greatest pass over nulls and would make a number of one."""
     return f"CASE WHEN {column} IS NOT NULL THEN {expression} END"
+
+
+def parse_numbers(texts: Sequence[str]) -> NDArray[np.float64]:
+    """The numbers that texts hold, by the rule for text files; NaN where one holds none."""
+    import duckdb
+    import pyarrow as pa
+
+    readable = [text if is_text(text) else None for text in texts]
+    with duckdb.connect(":memory:") as connection:
+        connection.register("texts", pa.table({"text": pa.array(readable, type=pa.large_string())}))
+        found = connection.sql(f"SELECT {DuckdbSql().parsed('text')} AS number FROM texts").to_arrow_table()
+    numbers: NDArray[np.float64] = found.column("number").to_numpy()
+    return numbers

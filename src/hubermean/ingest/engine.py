@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNREADABLE = (
-    "the data could not be read to the end; check that the file or query is complete and well formed, "
-    "and that memory_limit, if given, is not too small"
+    "the data could not be read to the end; check that the files or the query are complete and well formed, and that "
+    "there is enough memory and room for temporary files"
 )
+"""What is said of every failure after reading has begun, whatever its cause: the cause may depend on one user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +49,10 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicKeys:
-    """Groups that are public: as DuckDB's query for them (`keys_query`), and as values of their columns' types."""
+    """Groups that are public: as the caller wrote them, and as the texts that identify them (`identity`)."""
 
-    query: str
-    typed: Sequence[Key]
+    given: Sequence[Key]
+    texts: Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +71,21 @@ class GroupsAsked:
 
 
 class Source(Protocol):
-    """Data that an engine has opened."""
+    """Data that an engine has opened: of what they hold, nothing is known before `users` or `entries` is called."""
 
     @property
     def schema(self) -> Schema: ...
+
+    @property
+    def countable(self) -> bool:
+        """Whether the number of users may be counted where it is public.
+
+        Not that of a query, which depends on what users hold, and not of text files, where it may be unknown whose a
+        record is.
+        """
+
+    def held_up_to(self, values: Sequence[ValueColumn], *, records: bool) -> int | None:
+        """`PrivateTable.held_up_to` of the table that `users` will make."""
 
     def users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
         """Exact sums and counts per user; with `records`, of unusable records too."""
@@ -81,11 +93,18 @@ class Source(Protocol):
     def entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
         """Exact sums and counts per user and group, for `read_user_table`, without anything that names a user.
 
-        The groups are in columns `group_0`, ... (or by number in `code`, where they are public). Which groups a user
-        counts in follows from that user's id and the names of its groups alone. With `pooled`, a column `first` marks
-        one entry of each user, and `n_users` is the number of all users; there is one row at least then, all null but
-        for that number, if nobody is in a group.
+        The groups are in columns `group_0`, ... as the texts that identify them (or by number in `code`, where they are
+        public). Which groups a user counts in follows from the identities of the user and of its groups alone
+        (the MD5 sum of both). With `pooled`, a column `first` marks one entry of each user, and `n_users` is the number
+        of all users; there is one row at least then, all null but for that number, if nobody is in a group.
+
+        Raises:
+            InputError: from here on, as in `users`, always with the same sentence.
         """
+
+
+SEPARATOR = 31
+"""The code of the character between the identities of a user and of a group, in what their order follows from."""
 
 
 class Engine(Protocol):

@@ -7,16 +7,9 @@ from typing import Any
 
 from hubermean.errors import InputError
 from hubermean.ingest.engine import Engine
-from hubermean.ingest.frames import is_duckdb_relation
-from hubermean.ingest.query import SqlQuery
 
 ENGINES = {"duckdb": "hubermean.ingest.duckdb_source", "spark": "hubermean.ingest.spark_source"}
 """Modules that have an `ENGINE`, by its name."""
-
-
-def is_query(data: Any) -> bool:
-    """Whether data are what a query finds, of which nobody says that it finds all users."""
-    return isinstance(data, SqlQuery) or is_duckdb_relation(data) or _is_sparks(data)
 
 
 def _is_sparks(data: Any) -> bool:

@@ -12,7 +12,7 @@ import glob
 import gzip
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,11 @@ _KINDS = {
     ".ndjson": "json",
 }
 LONGEST_LINE = 64_000_000
-"""Bytes of the longest CSV record that is read; a longer one is dropped. JSON lines may be twice as long."""
+"""Bytes of the longest record that the engine makes room for, unless a file is found to have a longer one."""
+LONGEST_POSSIBLE = 2**31 - 1
+"""Bytes of the longest record that the engine can make room for."""
+REJECTED = "SELECT count(*) FROM reject_errors"
+"""How many CSV records the engine left out, after a query; those that were too long are the only ones."""
 _SUPPORTED = (
     "Parquet (.parquet, .pq), CSV (.csv, .tsv), JSON lines (.jsonl, .ndjson); text may be gzipped (.gz)"
 )
@@ -35,12 +39,17 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class FileSet:
-    """Files of one kind, read as one table. `header` holds the column names of text files with a header."""
+    """Files of one kind, read as one table.
+
+    `header` holds the column names of text files with a header, `longest` the bytes of the longest record to make room
+    for.
+    """
 
     kind: str
     paths: tuple[str, ...]
     delimiter: str = ","
     header: tuple[str, ...] = ()
+    longest: int = LONGEST_LINE
 
     @classmethod
     def find(cls, pattern: str | os.PathLike[str]) -> FileSet:
@@ -61,8 +70,11 @@ class FileSet:
         header = _common_header(paths, delimiter) if kind == "csv" else ()
         return cls(kind=kind, paths=paths, delimiter=delimiter, header=header)
 
-    def scan(self, columns: Sequence[str]) -> str:
-        """The table function that reads these files; JSON lines have no schema, so it needs the names."""
+    def scan(self, *, keys: Sequence[str] = (), values: Sequence[str] = ()) -> str:
+        """The table function that reads these files; JSON lines have no schema, so it needs the names.
+
+        Keys of JSON lines stay as they are written, so that numbers can be told from text.
+        """
         paths = "[" + ", ".join(literal(path) for path in self.paths) + "]"
         match self.kind:
             case "parquet":
@@ -70,17 +82,18 @@ class FileSet:
             case "csv":
                 # One reader from front to back: several would start in the middle of quoted fields and read their
                 # lines as records. Lenient about fields (strict_mode, null_padding): a malformed record must not touch
-                # any other, nor vanish. About bytes, see `text_bytes`.
+                # any other, nor vanish. About bytes, see `text_bytes`; about records that are too long, `REJECTED`.
                 return (
                     f"read_csv({paths}, auto_detect = false, header = true, delim = {literal(self.delimiter)}, "
-                    f"quote = '\"', escape = '\"', columns = {_as_text(self.header)}, "
-                    "ignore_errors = true, strict_mode = false, null_padding = true, parallel = false, "
-                    f"max_line_size = {LONGEST_LINE}, buffer_size = {2 * LONGEST_LINE})"
+                    f"quote = '\"', escape = '\"', columns = {_as_text(self.header)}, ignore_errors = true, "
+                    "store_rejects = true, strict_mode = false, null_padding = true, parallel = false, "
+                    f"max_line_size = {self.longest}, buffer_size = {2 * self.longest})"
                 )
             case _:
+                columns = dict.fromkeys(keys, "JSON") | dict.fromkeys(values, "VARCHAR")
                 return (
-                    f"read_json({paths}, format = 'newline_delimited', columns = {_as_text(columns)}, "
-                    f"ignore_errors = true, maximum_object_size = {2 * LONGEST_LINE})"
+                    f"read_json({paths}, format = 'newline_delimited', columns = {_columns(columns)}, "
+                    f"ignore_errors = true, maximum_object_size = {min(2 * self.longest, 2**32 - 1)})"
                 )
 
 
@@ -95,7 +108,11 @@ def literal(text: str) -> str:
 
 
 def _as_text(names: Sequence[str]) -> str:
-    return "{" + ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names) + "}"
+    return _columns(dict.fromkeys(names, "VARCHAR"))
+
+
+def _columns(types: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{literal(name)}: '{kind}'" for name, kind in types.items()) + "}"
 
 
 def _expand(text: str) -> tuple[str, ...]:

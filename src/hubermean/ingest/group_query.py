@@ -1,8 +1,8 @@
 """The query of a grouped release: exact sums per user and group, each user in no more groups than it may count in.
 
-Which of its groups a user counts in is decided by a number that is made from the user's id and the group's name (the
-engine's hash), and by the names themselves where two such numbers are equal. So the rule looks at one user alone,
-favours no group and no value, and gives the same answer for the same data.
+Which of its groups a user counts in is decided by the MD5 sum of the texts that identify the user and the group
+(`identity`), and by the names of groups where two such sums are equal. So the rule looks at one user alone, favours no
+group and no value, and gives the same answer for the same data, in whatever container and with whatever engine.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubermean.ingest.columns import ValueColumn
-from hubermean.ingest.files import identifier
-from hubermean.ingest.grouping import aggregates, renamed
+from hubermean.ingest.columns import KeyColumn, ValueColumn
+from hubermean.ingest.engine import SEPARATOR
+from hubermean.ingest.files import literal
+from hubermean.ingest.grouping import aggregates, all_present, renamed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,6 @@ class GroupQuery:
     """What is asked of the engine.
 
     Attributes:
-        marks: for each user column, another that follows from the user's id, where that column itself does not.
         keys: a query for the public groups, with columns `code`, `group_0`, ...; None where they are not public.
         max_groups: how many groups a user counts in; None where that needs no enforcing.
         pooled: whether to tell one of each user's groups from its others (`first`), and how many users there are
@@ -28,10 +28,8 @@ class GroupQuery:
     """
 
     source: str
-    users: Sequence[str]
-    marks: Sequence[str | None]
-    has_user: Sequence[str]
-    groups: Sequence[str]
+    users: Sequence[KeyColumn]
+    groups: Sequence[KeyColumn]
     values: Sequence[ValueColumn]
     keys: str | None
     max_groups: int | None
@@ -45,17 +43,13 @@ class GroupQuery:
         """
         _, users = renamed(self.users, "user")
         _, groups = renamed(self.groups, "group")
-        marks = [
-            user if mark is None else name
-            for user, mark, name in zip(users, self.marks, self._mark_names(), strict=True)
-        ]
-        number = f"hash({', '.join([*marks, *groups])})"
+        identities = [column.identity(name) for column, name in zip(self.users, users, strict=True)]
+        number = f"md5(concat_ws(chr({SEPARATOR}), {', '.join([*identities, *groups])}))"
         # Both are asked for twice where users are to be counted, else only the second.
         shares = f"shares AS {'MATERIALIZED' if self.pooled else 'NOT MATERIALIZED'} ({self._shares(split)})"
-        present = " AND ".join(f"{group} IS NOT NULL" for group in groups)
         joined = f"JOIN public_groups USING ({', '.join(groups)}) " if self.keys is not None else ""
         known = f"public_groups AS MATERIALIZED ({self.keys}), " if self.keys is not None else ""
-        kept = f"kept AS MATERIALIZED (SELECT * FROM shares {joined}WHERE {present})"
+        kept = f"kept AS MATERIALIZED (SELECT * FROM ({self._named(split)}) {joined})"
         own = ", ".join(users)
         order = f"row_number() OVER (PARTITION BY {own} ORDER BY {number}, {', '.join(groups)})"
         with_ = f"WITH {known}{shares}, {kept}"
@@ -70,14 +64,14 @@ class GroupQuery:
             )
         if self.max_groups is None:
             return f"{with_} SELECT {columns} FROM kept"
+        too_many = f"SELECT {own} FROM kept GROUP BY {own} HAVING count(*) > {self.max_groups}"
         if quick and self.max_groups == 1:
             return (
-                f"{with_}, many AS MATERIALIZED (SELECT {own}, min({number}) AS least FROM kept GROUP BY {own} "
-                f"HAVING count(*) > 1) SELECT {columns}, least IS NOT NULL AS chosen, "
+                f"{with_}, many AS MATERIALIZED (SELECT {own}, min({number}) AS least FROM kept "
+                f"SEMI JOIN ({too_many}) USING ({own}) GROUP BY {own}) SELECT {columns}, least IS NOT NULL AS chosen, "
                 f"(SELECT count(*) FROM many) AS several FROM kept LEFT JOIN many USING ({own}) "
                 f"WHERE least IS NULL OR {number} = least"
             )
-        too_many = f"SELECT {own} FROM kept GROUP BY {own} HAVING count(*) > {self.max_groups}"
         return (
             f"{with_}, many AS MATERIALIZED ({too_many}) "
             f"SELECT {columns} FROM kept ANTI JOIN many USING ({own}) UNION ALL SELECT {columns} FROM "
@@ -92,19 +86,36 @@ class GroupQuery:
         selected += [
             f"{value.parts[0].expression} AS value_{number}" for number, value in enumerate(self.values)
         ]
-        marks = [(mark, name) for mark, name in zip(self.marks, self._mark_names(), strict=True) if mark]
-        selected += [f"{identifier(str(mark))} AS {name}" for mark, name in marks]
         keys = ", ".join([*users, *groups])
-        wanted = [f"min({name}) AS {name}" for _, name in marks] + aggregates(self.values, split=split)
         return (
-            f"SELECT {keys}, {', '.join(wanted)} FROM (SELECT {', '.join(selected)} "
-            f"FROM {self.source} WHERE {' AND '.join(self.has_user)}) GROUP BY {keys}"
+            f"SELECT {keys}, {', '.join(aggregates(self.values, split=split))} FROM "
+            f"(SELECT {', '.join(selected)} FROM {self.source} WHERE {all_present(self.users)}) GROUP BY {keys}"
         )
 
-    def _mark_names(self) -> list[str]:
-        return [f"mark_{number}" for number in range(len(self.users))]
+    def _named(self, split: bool) -> str:
+        """Shares that have a group, with the texts that identify groups in place of what they were grouped by."""
+        _, users = renamed(self.users, "user")
+        _, groups = renamed(self.groups, "group")
+        pairs = list(zip(self.groups, groups, strict=True))
+        texts = [f"{column.identity(f'shares.{name}')} AS {name}" for column, name in pairs]
+        present = " AND ".join(column.present(f"shares.{name}") for column, name in pairs)
+        columns = [*users, *texts, *_names(self.values, split)]
+        return f"SELECT {', '.join(columns)} FROM shares WHERE {present}"
 
     def _columns(self, groups: Sequence[str], split: bool) -> list[str]:
         """Numbers only, and what tells the groups apart: nothing that names a user."""
-        names = groups if self.keys is None else ["code"]
-        return [*names, *(one.rsplit(" AS ", 1)[1] for one in aggregates(self.values, split=split))]
+        return [*(groups if self.keys is None else ["code"]), *_names(self.values, split)]
+
+
+def _names(values: Sequence[ValueColumn], split: bool) -> list[str]:
+    return [one.rsplit(" AS ", 1)[1] for one in aggregates(values, split=split)]
+
+
+def keys_query(texts: Sequence[tuple[str, ...]]) -> str:
+    """DuckDB's query for the texts of keys, with a number each; nothing of the data is in it."""
+    columns = []
+    for place, column in enumerate(zip(*texts, strict=True)):
+        # One long text in place of one per key, which the engine would take much longer to read.
+        listed = f"string_split({literal(chr(SEPARATOR).join(column))}, {literal(chr(SEPARATOR))})"
+        columns.append(f"unnest({listed}) AS group_{place}")
+    return f"SELECT unnest(range({len(texts)})) AS code, {', '.join(columns)}"

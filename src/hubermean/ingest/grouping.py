@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.ingest.coarse_sums import REST, CoarseSums
-from hubermean.ingest.columns import ValueColumn
-from hubermean.ingest.files import identifier
+from hubermean.ingest.columns import KeyColumn, ValueColumn
 from hubermean.ingest.sum_and_count import has_joint, sum_and_count, taken_apart
 from hubermean.user_table import UserTable
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 def grouping_query(
     source: str,
     *,
-    users: Sequence[str],
-    has_user: Sequence[str],
+    users: Sequence[KeyColumn],
     values: Sequence[ValueColumn],
     records: bool,
     split: bool = False,
@@ -50,14 +48,20 @@ def grouping_query(
         wanted.append("count(*) AS records")
     return (
         f"SELECT {', '.join(wanted)} FROM "
-        f"(SELECT {', '.join(selected)} FROM {source} WHERE {' AND '.join(has_user)}) GROUP BY {', '.join(keys)}"
+        f"(SELECT {', '.join(selected)} FROM {source} WHERE {all_present(users)}) "
+        f"GROUP BY {', '.join(keys)}"
     )
 
 
-def renamed(columns: Sequence[str], what: str) -> tuple[list[str], list[str]]:
+def all_present(columns: Sequence[KeyColumn]) -> str:
+    """The condition under which a record has an identity in each of some columns."""
+    return " AND ".join(column.present(column.expression) for column in columns)
+
+
+def renamed(columns: Sequence[KeyColumn], what: str) -> tuple[list[str], list[str]]:
     """Selected columns under plain names, and these names."""
     names = [f"{what}_{number}" for number in range(len(columns))]
-    return [f"{identifier(column)} AS {name}" for column, name in zip(columns, names, strict=True)], names
+    return [f"{column.expression} AS {name}" for column, name in zip(columns, names, strict=True)], names
 
 
 def aggregates(values: Sequence[ValueColumn], *, split: bool, joint: bool = False) -> list[str]:

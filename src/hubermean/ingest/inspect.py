@@ -8,8 +8,9 @@ from typing import Any
 
 from hubermean.ingest.duckdb_source import open_source
 from hubermean.ingest.engine import Limits, Roles
-from hubermean.ingest.files import identifier
-from hubermean.ingest.read import column_names
+from hubermean.ingest.grouping import all_present, renamed
+from hubermean.ingest.reading import column_names
+from hubermean.ingest.rows import Rows
 from hubermean.ingest.session import quietly
 
 
@@ -40,12 +41,19 @@ def unsafe_inspection(
 ) -> UnsafeInspection:
     """Columns, counts and ranges of `data`; not private."""
     users = [] if user is None else column_names(user, "user")
-    with open_source(data, Roles(users=users, values=list(value)), Limits()) as source:
-        has_user = " AND ".join([source.schema.key(name) for name in users] or ["true"])
-        readers = [source.schema.value(name, resolution=None, clamp_infinities=False) for name in value]
-        keys = ", ".join(identifier(name) for name in users)
+    with open_source(data, Roles(users=users, values=list(value)), Limits()) as described:
+        for name in users:
+            described.schema.check_user(name)
+        readers = [described.schema.value(name, resolution=None, clamp_infinities=False) for name in value]
 
         def look() -> UnsafeInspection:
+            with described.opened() as source:
+                return looked_at(source)
+
+        def looked_at(source: Rows) -> UnsafeInspection:
+            own = [source.schema.key(name) for name in users]
+            has_user = all_present(own) or "true"
+            keys = ", ".join(column.expression for column in own)
             records, without = source.run(
                 f"SELECT count(*), count(*) FILTER (NOT ({has_user})) FROM {source.name}"
             ).fetchall()[0]
@@ -66,11 +74,13 @@ def unsafe_inspection(
                 ).fetchall()[0]
                 means = None
                 if users:
+                    columns_of_user, names = renamed(own, "user")
+                    selected = ", ".join(columns_of_user)
                     means = source.run(
                         f"SELECT quantile_cont(its_mean, [0, 0.01, 0.5, 0.99, 1]) FROM "
                         f"(SELECT avg(its_value) AS its_mean FROM "
-                        f"(SELECT {keys}, {number} AS its_value FROM {source.name} WHERE {has_user}) "
-                        f"WHERE isfinite(its_value) GROUP BY {keys})"
+                        f"(SELECT {selected}, {number} AS its_value FROM {source.name} WHERE {has_user}) "
+                        f"WHERE isfinite(its_value) GROUP BY {', '.join(names)})"
                     ).fetchall()[0][0]
                 columns.append(
                     UnsafeColumn(
@@ -83,7 +93,7 @@ def unsafe_inspection(
                     )
                 )
             return UnsafeInspection(
-                columns=tuple((name, str(kind)) for name, kind in source.schema.types.items()),
+                columns=tuple((name, str(kind)) for name, kind in described.schema.types.items()),
                 records=records,
                 records_without_user=without if users else None,
                 users=None if spread is None else spread[0],

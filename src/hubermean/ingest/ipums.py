@@ -151,7 +151,7 @@ def _read_table(path: Path, variable: str, user: str) -> tuple[_Columns, pa.Tabl
     if files.kind == "json":
         raise InputError(f"{path} is no extract of IPUMS; give its codebook, or a CSV or Parquet file")
     with open_session(files.paths, memory_limit=None, threads=None, keep_order=True) as connection:
-        scan = files.scan(())
+        scan = files.scan()
         relation = quietly(
             lambda: connection.sql(f"SELECT * FROM {scan}"),
             f"{path} cannot be read as {files.kind}; check that it is complete",

@@ -1,27 +1,23 @@
-"""Public groups as the caller names them, in the type of the column that holds them."""
+"""Public groups as the caller names them, and the texts that identify them."""
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import itertools
-import uuid
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.ingest.columns import Schema
 from hubermean.ingest.duckdb_source import open_source
-from hubermean.ingest.engine import Limits, PublicKeys, Roles
-from hubermean.ingest.files import identifier, is_text, literal
-from hubermean.ingest.session import open_session, quietly
-from hubermean.ingest.text_bytes import holds_stand_ins
+from hubermean.ingest.engine import SEPARATOR, Limits, PublicKeys, Roles
+from hubermean.ingest.files import FileSet, is_text
+from hubermean.ingest.identity import has_name, identity_text
+from hubermean.ingest.session import quietly
 
 Key = tuple[Any, ...]
 MOST_KEYS = 1_000_000
-_SEPARATOR = "\x1f"  # the control character that stands between the units of a list
 
 
 def listed_keys(given: Any, by: Sequence[str]) -> list[Key]:
@@ -48,22 +44,49 @@ def listed_keys(given: Any, by: Sequence[str]) -> list[Key]:
     return keys
 
 
-def keys_from_file(path: str, by: Sequence[str]) -> list[Key]:
-    """The groups that a file of public keys names, each once."""
-    with open_source(path, Roles(users=(), groups=by), Limits(threads=1)) as source:
-        try:
-            for name in by:
-                source.schema.group(name)
-        except InputError as refusal:
-            raise InputError(f"in {path}, {refusal}") from None
-        columns = ", ".join(identifier(name) for name in by)
+def keys_from_file(path: str, by: Sequence[str], *, data: str | None = None) -> list[Key]:
+    """The groups that a file of public keys names.
 
-        def rows() -> list[Key]:
-            return source.run(f"SELECT {columns} FROM {source.name}").fetchall()
+    The file must be made for that: with the columns of the groups and no other, each group once. One that holds
+    anything else may be a copy of the data, and its groups may be anything but public. `data` names the data, whose own
+    files are refused.
+    """
+    files = FileSet.find(path)
+    if files.kind == "json":
+        raise InputError(
+            "public groups are read from CSV or Parquet files, whose columns are declared; write one"
+        )
+    if data is not None and _is_among(files, data):
+        raise InputError("the data cannot tell which groups are public; give --keys another file, or --delta")
+    with open_source(path, Roles(users=(), groups=by), Limits(threads=1)) as source:
+        if set(source.schema.types) != set(by):
+            raise InputError(
+                f"a file of public groups has the columns {', '.join(by)} and no other; write one that lists each "
+                "group once"
+            )
+        for name in by:
+            source.schema.check_group(name)
+
+        def rows() -> list[tuple[str | None, ...]]:
+            with source.opened() as opened:
+                columns = [opened.schema.key(name) for name in by]
+                texts = ", ".join(column.identity(column.expression) for column in columns)
+                return opened.run(f"SELECT {texts} FROM {opened.name}").fetchall()
 
         found = quietly(rows, f"{path} could not be read to the end; check that it is complete")
-        names = (tuple(decoded(one, source.schema) for one in row) for row in found)
-        return list(dict.fromkeys(name for name in names if None not in name))
+    keys = [row for row in found if all(map(has_name, row))]
+    if len(set(keys)) != len(keys):
+        raise InputError("the file of public groups names a group twice; list each once")
+    return listed_keys(keys, by)
+
+
+def _is_among(files: FileSet, data: str) -> bool:
+    """Whether a file is one of the data's, under whatever name."""
+    try:
+        found = FileSet.find(data).paths
+    except InputError:  # the name of a table, or nothing: whoever reads it says so
+        return False
+    return any(os.path.samefile(one, other) for one in files.paths for other in found)
 
 
 def _listed(given: Any) -> list[Any]:
@@ -83,62 +106,24 @@ def _plain(key: Any) -> Any:
     return key.item() if isinstance(key, np.generic) else key
 
 
-def checked_keys(keys: Sequence[Key], by: Sequence[str], schema: Schema) -> PublicKeys:
-    """The keys as values of their columns' types; refused where one is none, or two are one."""
-    query = keys_query(keys, by, schema)
-    with open_session((), memory_limit=None, threads=1) as connection:
-        rows = connection.sql(f"SELECT * FROM ({query}) ORDER BY code").fetchall()
-    typed = [row[1:] for row in rows]
-    for given, row in zip(keys, typed, strict=True):
-        for name, key, found in zip(by, given, row, strict=True):
-            # The engine would take 1.4 for 1, and a date for one at its own end of time.
-            inexact = type(found) in (int, datetime.date) and str(found) != str(key)
-            if found is None or (inexact and found != key):
-                kind = str(schema.types[name])
-                raise InputError(
-                    f"{key!r} in keys is no value of column {name!r}, whose type is {kind}; "
-                    "write keys as they stand in the data"
-                )
-    if len(set(typed)) != len(typed):
-        raise InputError("keys names a group twice; name each once")
-    return PublicKeys(query=query, typed=typed)
+def public_keys(keys: Sequence[Key]) -> PublicKeys:
+    """The keys and the texts that identify them; refused where one has none, or two are one."""
+    texts = [tuple(map(_text, key)) for key in keys]
+    if len(set(texts)) != len(texts):
+        raise InputError("keys names a group twice; name each once (1 and '1' are the same)")
+    return PublicKeys(given=keys, texts=texts)
 
 
-def keys_query(keys: Sequence[Key], by: Sequence[str], schema: Schema) -> str:
-    """DuckDB's query for the keys in the types of their columns, with a number each; nothing of the data is in it."""
-    typed = []
-    for place, column in enumerate(by):
-        texts = [_text(key[place], schema) for key in keys]
-        # One long text in place of one per key, which the engine would take much longer to read.
-        listed = f"string_split({literal(_SEPARATOR.join(texts))}, {literal(_SEPARATOR)})"
-        typed.append(f"try_cast(unnest({listed}) AS {schema.types[column]}) AS group_{place}")
-    return f"SELECT unnest(range({len(keys)})) AS code, {', '.join(typed)}"
-
-
-def decoded(key: Any, schema: Schema) -> Any:
-    """A key as people write it; None for text that stands for bytes that are no UTF-8.
-
-    Different keys stay different: a letter in place of what cannot be read would make one of many.
-    """
-    return None if schema.byte_text and isinstance(key, str) and holds_stand_ins(key) else key
-
-
-def _text(key: Any, schema: Schema) -> str:
-    if type(key) is int:
-        return str(key)
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    if isinstance(key, datetime.datetime | float) or not isinstance(
-        key, str | int | decimal.Decimal | datetime.date | uuid.UUID
-    ):
-        raise InputError(
-            "keys must be integers, text, booleans or dates, as in the column that names the groups"
-        )
-    text = str(key)
-    if "\0" in text or _SEPARATOR in text:
-        raise InputError("keys may not hold the characters zero and 31, which no text needs")
-    if not is_text(text):
+def _text(key: Any) -> str:
+    if isinstance(key, str) and not is_text(key):
         raise InputError("keys must be text that can be written as UTF-8")
-    if schema.byte_text and holds_stand_ins(text):
+    text = identity_text(key)
+    if text is None:
+        raise InputError(
+            "keys must be numbers, text, booleans or dates, as in the column that names the groups"
+        )
+    if "\0" in text or chr(SEPARATOR) in text:
+        raise InputError("keys may not hold the characters zero and 31, which no text needs")
+    if not has_name(text):
         raise InputError("keys may not hold the last 128 characters of Unicode, which no text needs")
     return text

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
-from hubermean.ingest.files import identifier, literal
+from hubermean.ingest.engine import Limits
+from hubermean.ingest.files import REJECTED, identifier, literal
 from hubermean.ingest.memory import engine_limit
 from hubermean.ingest.scratch import scratch_folder
 
@@ -21,6 +22,21 @@ T = TypeVar("T")
 MOST_THREADS = 1024
 
 
+class TooLongError(Exception):
+    """A text file has a record that is longer than what there was room for."""
+
+
+def check_limits(limits: Limits) -> None:
+    """Refuse what no session would take, before there is one."""
+    if limits.memory_limit is not None:
+        engine_limit(limits.memory_limit)
+    threads = limits.threads
+    if threads is not None and (
+        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS
+    ):
+        raise InputError(f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}")
+
+
 @contextlib.contextmanager
 def open_session(
     paths: Sequence[str],
@@ -28,21 +44,22 @@ def open_session(
     memory_limit: str | None,
     threads: int | None,
     tables: Sequence[tuple[str, str]] = (),
+    rejects: bool = False,
     keep_order: bool = False,
     settings: Callable[[duckdb.DuckDBPyConnection], Sequence[str]] = lambda _: (),
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that can read `paths` and nothing else, and that cleans up after itself.
 
-    `tables` are named scans that are loaded before everything else is shut out. With `keep_order` rows come in the
-    order of the files. `settings` may look at the files and say what more is to be set.
+    `tables` are named queries whose results are loaded before everything else is shut out; with `rejects`, records
+    that they leave out are counted, and none may be. With `keep_order` rows come in the order of the files. `settings`
+    may look at the files and say what more is to be set.
+
+    Raises:
+        TooLongError: a record was left out.
     """
     import duckdb
 
     share = None if memory_limit is None else engine_limit(memory_limit)
-    if threads is not None and (
-        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS
-    ):
-        raise InputError(f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}")
     with scratch_folder() as scratch:
         config: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": "false",
@@ -60,12 +77,10 @@ def open_session(
             f"the engine does not take memory_limit={memory_limit!r}; give a size such as '2GB'",
         )
         try:
-            for name, scan in tables:
-                load = f"CREATE TABLE {identifier(name)} AS SELECT * FROM {scan}"
-                quietly(
-                    lambda load=load: connection.execute(load).fetchall(),  # type: ignore[misc]
-                    f"the file behind table {name} cannot be read to the end; check that it is complete",
-                )
+            for name, query in tables:
+                connection.execute(f"CREATE TABLE {identifier(name)} AS {query}").fetchall()
+            if tables and rejects and connection.execute(REJECTED).fetchall()[0][0]:
+                raise TooLongError
             allowed = ", ".join(literal(path) for path in paths)
             for setting in (
                 *settings(connection),
@@ -105,6 +120,7 @@ def quietly(work: Callable[[], T], what: str, *, foreign: bool = False) -> T:
         TypeError,
         OSError,
         RuntimeError,
+        MemoryError,
     ) as error:
         interrupted = type(error) is RuntimeError and str(error) == "Query interrupted"
     except BaseException as error:
@@ -114,6 +130,13 @@ def quietly(work: Callable[[], T], what: str, *, foreign: bool = False) -> T:
         interrupted = False
     if interrupted:  # the engine noticed the interrupt and put an error of its own in its place
         raise KeyboardInterrupt
+    raise InputError(what)
+
+
+def in_one_sentence(work: Callable[[], T], what: str) -> T:
+    """Do some work on records, of which every failure is one: also those that `quietly` leaves as they are."""
+    with contextlib.suppress(InputError):
+        return quietly(work, what, foreign=True)
     raise InputError(what)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import subprocess
 import sys
@@ -71,11 +72,16 @@ def _draws_rows(plan: Any) -> bool:
     return False
 
 
+def looks_like_files(name: str) -> bool:
+    """Whether a name is that of files; else it may be that of a table."""
+    return "/" in name or glob.has_magic(name) or os.path.exists(name)
+
+
 def _named(name: str) -> DataFrame:
     session = _session()
     if "://" in name:
         return session.read.option("mergeSchema", "true").parquet(name)
-    if "/" not in name and not os.path.exists(name) and _is_table(session, name):
+    if not looks_like_files(name) and _is_table(session, name):
         return session.table(name)
     files = FileSet.find(name)
     if files.kind != "parquet":

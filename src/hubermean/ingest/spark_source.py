@@ -7,18 +7,20 @@ stay on the executors, and mechanisms ask for a few small aggregates (`SparkTabl
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from hubermean.errors import InputError
 from hubermean.ingest.columns import ColumnType, Schema, ValueColumn
-from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
+from hubermean.ingest.engine import SEPARATOR, GroupsAsked, Limits, PublicKeys, Roles
+from hubermean.ingest.grouping import all_present
+from hubermean.ingest.grouping import renamed as _renamed
 from hubermean.ingest.session import quietly
-from hubermean.ingest.spark_answers import ANSWERS_TOO_LARGE, GROUPS_TOO_LARGE, answer_of
-from hubermean.ingest.spark_frame import NOT_TO_BE_HAD, declared_type, quiet, spark_frame
+from hubermean.ingest.spark_answers import answer_of
+from hubermean.ingest.spark_frame import NOT_TO_BE_HAD, declared_type, looks_like_files, quiet, spark_frame
 from hubermean.ingest.spark_sql import SparkSql
 from hubermean.ingest.spark_table import SparkTable, let_go
 from hubermean.ingest.spark_unsigned import unsigned_columns
@@ -41,21 +43,23 @@ _SQL = SparkSql()
 class SparkSource:
     """A data frame of Spark's."""
 
-    def __init__(self, frame: DataFrame, roles: Roles, schema: Schema) -> None:
+    def __init__(self, frame: DataFrame, roles: Roles, schema: Schema, *, countable: bool) -> None:
         self.schema = schema
+        self.countable = countable
         self._frame = frame
         self._roles = roles
+        self._users_by = _renamed([schema.key(name) for name in roles.users], "user")
+
+    def held_up_to(self, values: Sequence[ValueColumn], *, records: bool) -> int | None:
+        # Counts of records are asked for where they are public, and then needed here.
+        return None if records else _driver_users(self._frame.sparkSession, values)
 
     def users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
-        return answer_of(
-            lambda: self._users(values, records=records), UNREADABLE, too_large=ANSWERS_TOO_LARGE
-        )
+        return answer_of(lambda: self._users(values, records=records))
 
     def _users(self, values: Sequence[ValueColumn], *, records: bool) -> PrivateTable:
-        _, keys = _renamed(self._roles.users, "user")
-        grouped, n_users = self._held(keys, values, records=records, keep_keys=False)
-        # Counts of records are asked for where they are public, and then needed here.
-        most = None if records else _driver_users(grouped.sparkSession, values)
+        grouped, n_users = self._held(self._users_by[1], values, records=records, keep_keys=False)
+        most = self.held_up_to(values, records=records)
         table = SparkTable(grouped, values, n_users, held_up_to=most)
         if most is None or n_users <= most:
             try:
@@ -65,31 +69,40 @@ class SparkSource:
         return table
 
     def entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
-        return answer_of(lambda: self._entries(values, asked), UNREADABLE, too_large=GROUPS_TOO_LARGE)
+        return answer_of(lambda: self._entries(values, asked))
 
     def _entries(self, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
-        _, users = _renamed(self._roles.users, "user")
-        _, groups = _renamed(self._roles.groups, "group")
+        _, users = self._users_by
+        _, groups = self._groups_by
         shares, _ = self._held([*users, *groups], values, records=False, keep_keys=True)
         try:
             return self._chosen(shares, values, asked)
         finally:
             shares.unpersist()
 
+    @property
+    def _groups_by(self) -> tuple[list[str], list[str]]:
+        return _renamed([self.schema.key(name) for name in self._roles.groups], "group")
+
     def _chosen(self, shares: DataFrame, values: Sequence[ValueColumn], asked: GroupsAsked) -> pa.Table:
         """Of each user no more groups than it may count in."""
         from pyspark.sql import Window, functions
 
-        _, users = _renamed(self._roles.users, "user")
-        _, groups = _renamed(self._roles.groups, "group")
+        (_, users), (_, groups) = self._users_by, self._groups_by
         n_users = self._by(users, shares.select(*users)).distinct().count() if asked.pooled else None
-        kept = shares.where(" AND ".join(f"{group} IS NOT NULL" for group in groups))
+        keys = [self.schema.key(name) for name in self._roles.groups]
+        kept = shares.where(" AND ".join(key.present(group) for key, group in zip(keys, groups, strict=True)))
+        named = {group: functions.expr(key.identity(group)) for key, group in zip(keys, groups, strict=True)}
+        kept = kept.withColumns(named)
         names = groups
         if asked.keys is not None:
-            kept = kept.join(functions.broadcast(self._public_groups(asked, groups)), on=groups)
+            kept = kept.join(functions.broadcast(self._public_groups(asked.keys, groups)), on=groups)
             names = ["code"]
         if asked.pooled or asked.max_groups is not None:
-            order = Window.partitionBy(*users).orderBy(functions.xxhash64(*users, *groups), *groups)
+            own = [self.schema.key(name) for name in self._roles.users]
+            texts = [key.identity(user) for key, user in zip(own, users, strict=True)]
+            number = functions.expr(f"md5(concat_ws(char({SEPARATOR}), {', '.join([*texts, *groups])}))")
+            order = Window.partitionBy(*users).orderBy(number, *groups)
             kept = self._by(users, kept).withColumn("place", functions.row_number().over(order))
         if asked.max_groups is not None:
             kept = kept.where(f"place <= {asked.max_groups}")
@@ -99,21 +112,14 @@ class SparkSource:
         table = kept.select(*wanted).toArrow()
         return table if n_users is None else _with_number(table, n_users)
 
-    def _public_groups(self, asked: GroupsAsked, groups: Sequence[str]) -> DataFrame:
-        """The public groups and their numbers, in the types of the columns."""
+    def _public_groups(self, keys: PublicKeys, groups: Sequence[str]) -> DataFrame:
+        """The texts of the public groups and their numbers."""
         import pyarrow as pa
 
-        assert asked.keys is not None
-        rows = [(number, *key) for number, key in enumerate(asked.keys.typed)]
-        types = [self._frame.schema[name].dataType.simpleString() for name in self._roles.groups]
-        columns = list(zip(*rows, strict=True))
-        arrays = {"code": pa.array(columns[0], type=pa.int64())}
-        for name, role, column in zip(groups, self._roles.groups, columns[1:], strict=True):
-            unsigned = self.schema.types[role].id == "ubigint"  # decimals to Spark, which takes nothing else
-            arrays[name] = pa.array(map(Decimal, column) if unsigned else column)
-        frame = self._frame.sparkSession.createDataFrame(pa.table(arrays))
-        typed = [f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(groups, types, strict=True)]
-        return frame.selectExpr("code", *typed)
+        columns = zip(groups, zip(*keys.texts, strict=True), strict=True)
+        arrays = {"code": pa.array(range(len(keys.texts)), type=pa.int64())}
+        arrays |= {name: pa.array(texts, type=pa.string()) for name, texts in columns}
+        return self._frame.sparkSession.createDataFrame(pa.table(arrays))
 
     def _held(
         self, keys: Sequence[str], values: Sequence[ValueColumn], *, records: bool, keep_keys: bool
@@ -152,9 +158,8 @@ class SparkSource:
     ) -> DataFrame:
         from pyspark.sql import functions
 
-        selected, _ = _renamed(self._roles.users, "user")
-        selected += _renamed(self._roles.groups, "group")[0]
-        has_user = " AND ".join(self.schema.key(name) for name in self._roles.users)
+        selected = [*self._users_by[0], *self._groups_by[0]]
+        has_user = all_present([self.schema.key(name) for name in self._roles.users])
         sums = []
         firsts = []
         for number, value in enumerate(values):
@@ -197,14 +202,6 @@ def _with_number(table: pa.Table, n_users: int) -> pa.Table:
     return table.append_column("n_users", pa.array([n_users] * table.num_rows, type=pa.int64()))
 
 
-def _renamed(columns: Sequence[str], what: str) -> tuple[list[str], list[str]]:
-    """Selected columns under plain names, and these names."""
-    names = [f"{what}_{number}" for number in range(len(columns))]
-    return [
-        f"{_SQL.identifier(column)} AS {name}" for column, name in zip(columns, names, strict=True)
-    ], names
-
-
 def _driver_users(session: SparkSession, values: Sequence[ValueColumn]) -> int:
     given = session.conf.get(DRIVER_USERS_SETTING, None)
     if given is not None and given.isascii() and given.isdigit():
@@ -232,7 +229,12 @@ class SparkEngine:
                 frame = quietly(lambda: _in_microseconds(frame, durations), NOT_TO_BE_HAD, foreign=True)
                 types |= dict.fromkeys(durations, ColumnType(id="bigint", name="BIGINT"))
             units = dict.fromkeys(durations, Fraction(1, 10**6))
-            yield SparkSource(frame, roles, Schema(types=types, dialect=_SQL, units=units))
+            schema = Schema(types=types, dialect=_SQL, units=units, names_declared=True)
+            for name in roles.columns:
+                schema.require(name)
+            # A table may be a view, and a data frame any query; files that are named by their path are neither.
+            files = isinstance(data, str | os.PathLike) and looks_like_files(os.fspath(data))
+            yield SparkSource(frame, roles, schema, countable=files)
 
 
 def _in_microseconds(frame: DataFrame, durations: Sequence[str]) -> DataFrame:

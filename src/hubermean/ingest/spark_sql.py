@@ -29,6 +29,20 @@ class SparkSql:
         present = f"{column} IS NOT NULL"
         return f"({present} AND NOT isnan({column}))" if floating else present
 
+    def identity(self, column: str, kind: str, *, scale: int) -> str:
+        text = f"CAST({column} AS STRING)"
+        if kind == "blob":
+            return f"concat('0x', lower(hex({column})))"
+        if kind in ("float", "double"):
+            number = f"CAST({column} AS DOUBLE)"
+            whole = f"{number} = rint({number}) AND abs({number}) < {_double(2.0**63)}"
+            digits = f"CAST(try_cast({number} AS BIGINT) AS STRING)"
+            return f"CASE WHEN {whole} THEN {digits} ELSE CAST({number} AS STRING) END"
+        if scale > 0:
+            short = f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
+            return f"CASE WHEN {column} = 0 THEN '0' ELSE {short} END"
+        return text
+
     def parsed(self, column: str) -> str:
         return f"try_cast(trim({column}) AS DOUBLE)"
 

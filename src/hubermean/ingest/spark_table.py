@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hubermean.ingest.columns import ValueColumn
-from hubermean.ingest.engine import UNREADABLE
 from hubermean.ingest.grouping import read_user_table
-from hubermean.ingest.spark_answers import ANSWERS_TOO_LARGE, USERS_TOO_LARGE, answer_of
+from hubermean.ingest.spark_answers import answer_of
 from hubermean.ingest.spark_frame import quiet
 from hubermean.user_table import UserTable
 
@@ -51,7 +50,7 @@ class SparkTable:
                 rows = self._grouped.mapInArrow(work, "made binary").collect()
             return [work.unpacked(row[0]) for row in rows]
 
-        return answer_of(looked, UNREADABLE, too_large=ANSWERS_TOO_LARGE)
+        return answer_of(looked)
 
     def collected(self) -> UserTable:
         def together() -> UserTable:
@@ -59,16 +58,10 @@ class SparkTable:
                 table = read_user_table(self._grouped.toArrow(), self._values)
                 return replace(table, held_up_to=self.held_up_to)
 
-        return answer_of(together, _TOO_MANY, too_large=USERS_TOO_LARGE)
+        return answer_of(together)
 
     def __repr__(self) -> str:
         return f"SparkTable(columns={self.columns[:8]!r}, private contents not shown)"
-
-
-_TOO_MANY = (
-    "the users do not fit the driver, or a worker failed; raise spark.driver.memory and spark.driver.maxResultSize, "
-    "or lower spark.hubermean.driverUsers"
-)
 
 
 class _Work:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import repeat
 from numbers import Integral, Real
@@ -123,22 +123,31 @@ class PublicFacts:
     held_up_to: int | None = None
 
     @classmethod
+    def declared(
+        cls,
+        columns: Sequence[str],
+        limits: Sequence[Fraction],
+        *,
+        n_users: int | None = None,
+        held_up_to: int | None = None,
+    ) -> PublicFacts:
+        """What a schema and the caller say, before any record is read."""
+        named = zip(columns, limits, strict=True)
+        made = tuple(map(tuple.__new__, repeat(Column), named))  # no call of Python's for each of many
+        return cls(columns=made, n_users=n_users, record_counts=None, held_up_to=held_up_to)
+
+    @classmethod
     def of(cls, table: PrivateTable, neighbors: Neighbors) -> PublicFacts:
         """InputError where users are in parts and their counts would be public: these are as many as the users."""
         if neighbors.counts_are_public and not isinstance(table, UserTable):
             raise InputError(
                 f"{neighbors.value!r} takes users on one machine; use neighbors='replace-user' or 'add-remove'"
             )
-        named = zip(table.columns, table.limits, strict=True)
-        columns = tuple(map(tuple.__new__, repeat(Column), named))  # no call of Python's for each of many
-        return cls(
-            columns=columns,
-            n_users=table.n_users if neighbors.users_are_public else None,
-            record_counts=table.records
-            if neighbors.counts_are_public and isinstance(table, UserTable)
-            else None,
-            held_up_to=table.held_up_to,
-        )
+        n_users = table.n_users if neighbors.users_are_public else None
+        facts = cls.declared(table.columns, table.limits, n_users=n_users, held_up_to=table.held_up_to)
+        if neighbors.counts_are_public and isinstance(table, UserTable):
+            return replace(facts, record_counts=table.records)
+        return facts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,145 @@
+"""Columns of a pandas frame, cell by cell: the dtype decides how fast a column is read, never what it says.
+
+pandas infers dtypes from content and changes them as it goes: integers become floats where one is missing, anything
+becomes objects where one record is of another kind, and the categories of a categorical are inferred in turn. So each
+cell is an identity (`identity.identity_text`) or a double by a rule that looks at the cell alone; for dtypes that say
+enough about all cells the same is done at once for the whole column.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.ingest.duckdb_sql import parse_numbers
+from hubermean.ingest.identity import identity_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def key_column(series: Any) -> pa.Array | pa.ChunkedArray:
+    """Identities: as text, or as numbers and booleans whose identities the engine makes."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        codes = series.cat.codes.to_numpy()
+        return _whole(key_column(series.cat.categories.to_series())).take(pa.array(codes, mask=codes < 0))
+    kind = _number_kind(series.dtype)
+    if kind == "f":
+        return pa.array(_as_floats(series), from_pandas=True)
+    if kind is not None:
+        return pa.array(series)
+    if isinstance(series.dtype, pd.StringDtype):
+        with contextlib.suppress(pa.ArrowException, UnicodeError):  # half a surrogate pair
+            return pa.array(series, type=pa.large_string())
+    return pa.array([identity_text(cell) for cell in series], type=pa.large_string())
+
+
+def value_column(series: Any) -> Floats:
+    """Doubles; NaN where a cell is no number, durations in seconds."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        of_categories = np.append(value_column(series.cat.categories.to_series()), np.nan)
+        return np.asarray(of_categories[series.cat.codes.to_numpy()])  # a missing one has the code -1
+    if _number_kind(series.dtype) is not None:
+        return _as_floats(series)
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind == "m":
+        return _seconds(series.to_numpy())
+    return _cell_values(list(series))
+
+
+def _number_kind(dtype: Any) -> str | None:
+    """b, i, u or f for booleans and numbers of numpy, of pandas and of Arrow; None for all else."""
+    import pandas as pd
+
+    kind: str
+    if isinstance(dtype, np.dtype):
+        kind = dtype.kind
+    elif isinstance(dtype, pd.ArrowDtype):
+        kind = _arrow_kind(dtype.pyarrow_dtype)
+    elif pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
+        kind = getattr(dtype, "kind", "")
+    else:
+        return None
+    return kind if kind in ("b", "i", "u", "f") else None
+
+
+def _arrow_kind(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_boolean(kind):
+        return "b"
+    if types.is_floating(kind):
+        return "f"
+    return ("i" if types.is_signed_integer(kind) else "u") if types.is_integer(kind) else ""
+
+
+def _as_floats(series: Any) -> Floats:
+    if isinstance(series.dtype, np.dtype):
+        return np.asarray(series.to_numpy(dtype=np.float64))
+    return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _seconds(durations: NDArray[Any]) -> Floats:
+    """Whole seconds and the rest of one apart, so that the unit does not matter to the last bit."""
+    unit, step = np.datetime_data(durations.dtype)
+    per_second = _PER_SECOND[unit]
+    whole, rest = np.divmod(durations.view(np.int64), per_second)
+    seconds = whole.astype(np.float64) + rest / float(per_second)
+    return np.where(np.isnat(durations), np.nan, seconds * step)
+
+
+def _cell_values(cells: Sequence[Any]) -> Floats:
+    values = np.full(len(cells), np.nan)
+    texts: dict[str, list[int]] = {}
+    for place, cell in enumerate(cells):
+        if type(cell) is float or type(cell) is int:
+            values[place] = _nearest(cell)
+        elif isinstance(cell, str):
+            texts.setdefault(str(cell), []).append(place)
+        else:
+            values[place] = _number(cell)
+    if texts:
+        for places, value in zip(texts.values(), parse_numbers(list(texts)).tolist(), strict=True):
+            values[places] = value
+    return values
+
+
+def _number(cell: Any) -> float:
+    try:
+        if isinstance(cell, datetime.timedelta):  # of pandas, too; NaT has no days
+            rest = cell.microseconds * 1000 + getattr(cell, "nanoseconds", 0)
+            return float(cell.days * 86_400 + cell.seconds) + rest / 1e9
+        if isinstance(cell, np.timedelta64):
+            return float(_seconds(np.array([cell]))[0])
+        return _nearest(cell) if isinstance(cell, Real | Decimal | np.bool_) else np.nan
+    except Exception:  # noqa: BLE001 - a cell's own code may fail in any way; it is no number then
+        return np.nan
+
+
+def _nearest(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # beyond all floats
+        return np.inf if number > 0 else -np.inf
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
