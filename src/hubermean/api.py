@@ -17,7 +17,7 @@ from hubermean.ledger import Account, Ledger, Question, charged_to, question_of
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
 from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.noise import SystemNoise
-from hubermean.relations import Neighbors
+from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
 from hubermean.releasing import UNPAID, Grouping, release_groups, release_table
@@ -36,7 +36,7 @@ def mean(
     keys: None = None,
     max_groups: int = 1,
     per: Per = "record",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
@@ -70,7 +70,7 @@ def mean(
     keys: Any = None,
     max_groups: int = 1,
     per: Per = "record",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
@@ -103,7 +103,7 @@ def mean(
     keys: Any = None,
     max_groups: int = 1,
     per: Per = "record",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
@@ -140,7 +140,10 @@ def mean(
             that user alone. What a group may cost is divided by it, and by two unless `neighbors="add-remove"`.
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
-        neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
+        neighbors: which change of the data the release hides. "add-remove", the default: one user is in the data or
+            not, and the number of users is private. "replace-user": one user's records are replaced by any others; the
+            number of users is public. "replace-values": one user's values are replaced; its number of records is public
+            too.
         mechanism: "tuned", "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
             `hubermean.mechanisms`; "auto" is "tuned" where something it takes is not known, else the one with
             the least predicted error, from public numbers alone: see `hubermean.plan`.
@@ -153,7 +156,9 @@ def mean(
         radius: the mean is known to lie within this distance of 0; it may be generous.
         likeness: how alike a user's records are, with `per="record"`: 0 if as different as anybody's, 1 if all the
             same. Users with few records are clamped the less, the smaller it is.
-        n_users: about how many users there are, if that is public though `neighbors="add-remove"` would hide it.
+        n_users: about how many users there are, for `neighbors="add-remove"`, which keeps the true number private: a
+            public estimate, not a count of the data. It saves the budget that measuring the number would take, and the
+            choice of a mechanism goes by it; a wrong one costs accuracy, never privacy.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use; not for Spark, which has settings of its own.
@@ -233,7 +238,7 @@ def count(
     by: None = None,
     keys: None = None,
     max_groups: int = 1,
-    neighbors: str | Neighbors = "add-remove",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -258,7 +263,7 @@ def count(
     by: str | Sequence[str],
     keys: Any = None,
     max_groups: int = 1,
-    neighbors: str | Neighbors = "add-remove",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -282,7 +287,7 @@ def count(
     by: str | Sequence[str] | None = None,
     keys: Any = None,
     max_groups: int = 1,
-    neighbors: str | Neighbors = "add-remove",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -302,8 +307,8 @@ def count(
         of: "users", or "records": each user counts for at most `record_cap` of them.
         value: count only users and records that have a usable value in these columns.
         by, keys, max_groups: one count a group, as for `mean`.
-        neighbors: which change of the data is hidden. Under "replace-user" the number of users, groups apart, is public
-            and given as it is.
+        neighbors: which change of the data the release hides, as for `mean`. Under "replace-user" the number of users,
+            groups apart, is public and given as it is.
         record_cap: the most records a user counts for; found privately where it is not given.
         memory_limit, threads, progress, engine, ledger, dataset, question, fresh: as for `mean`.
 
@@ -394,7 +399,7 @@ def mean_of_user_means(
     epsilon: float,
     delta: float = 0.0,
     per: Per | None = None,
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
