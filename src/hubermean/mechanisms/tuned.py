@@ -107,8 +107,9 @@ class Tuned:
         if not planner.enough(needed):
             raise InputError(f"epsilon is too small to find what is not known; raise it, or {planner.help}")
         if planner.start.users is not None and not planner.enough(planner.start.users):
+            there = "there are" if facts.n_users is not None else "n_users expects"
             raise InputError(
-                f"to find what is not known takes about {needed:,} users here, but there are "
+                f"to find what is not known takes about {needed:,} users here, but {there} "
                 f"{planner.start.users:,.0f}; {planner.help}"
             )
         prepared.rehearse()
