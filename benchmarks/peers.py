@@ -28,7 +28,7 @@ from peer_runners.make_environments import is_ready, python_of
 from peers_data import WIDTHS, DataSets
 from peers_excess import Comparison, Estimate, excess_scores
 from peers_report import print_tables, write_markdown
-from peers_result import DEFAULT, FAR, PEERS, Comparisons, Missing, Ours, Peer, Row
+from peers_result import FAR, PEERS, REPLACED, Comparisons, Missing, Ours, Peer, Row
 
 EPSILON = 1.0
 USERS = (1_000, 10_000)
@@ -56,9 +56,9 @@ class Released:
     def _row(self, peer: Peer, which: int, width: int) -> Row:
         data = self.cases[which]
         theirs = _scores(self.theirs[peer][which], data, width, told=True)
-        told, default, untold = (
+        told, replaced, untold = (
             _scores(self.ours[ours][which], data, width, told=ours.told)
-            for ours in (peer.told, DEFAULT, peer.untold)
+            for ours in (peer.told, REPLACED, peer.untold)
         )
         released = self.ours[peer.untold][which][width]
         return Row(
@@ -68,7 +68,7 @@ class Released:
             theirs=Estimate.of(theirs),
             told=Estimate.of(told),
             beside_told=Comparison.of(theirs, told),
-            default=Estimate.of(default),
+            replaced=Estimate.of(replaced),
             untold=Estimate.of(untold),
             beside_untold=Comparison.of(theirs, untold),
             refused=float(np.isnan(released).mean()),
@@ -90,7 +90,7 @@ def release_ours(ours: Ours, data: DataSets, releases: int) -> Floats:
         return np.broadcast_to(np.array(once), (len(WIDTHS), len(data.means), releases))
     released = np.full((*data.low.shape, releases), np.nan)
     for width, which in np.ndindex(data.low.shape):
-        if ours == DEFAULT and WIDTHS[width] != 1:
+        if ours == REPLACED and WIDTHS[width] != 1:
             continue
         bounds = (float(data.low[width, which]), float(data.high[width, which]))
         released[width, which] = [_release(ours, data.means[which], bounds) for _ in range(releases)]
@@ -143,7 +143,7 @@ def compare(cases: Sequence[Case], *, runs: int, releases: int) -> Comparisons:
             except subprocess.CalledProcessError:
                 missing.append(Missing(peer=peer, why="its runner failed"))
     ours: dict[Ours, Sequence[Floats]] = {}
-    for one in sorted({DEFAULT} | {ours for peer in theirs for ours in (peer.told, peer.untold)}):
+    for one in sorted({REPLACED} | {ours for peer in theirs for ours in (peer.told, peer.untold)}):
         with _timed(str(one)):
             ours[one] = [release_ours(one, sets, releases) for sets in data]
     return Comparisons(

@@ -44,7 +44,7 @@ relation of its own guarantee ([neighbors.md](neighbors.md)).
 {relations}
 
 - Beside OpenDP and diffprivlib, hubermean with the same bounds is asked for `replace-values`: each user has one mean,
-  and one of these values changes. Told nothing, it is asked for its default `replace-user`, which hides that, and
+  and one of these values changes. Told nothing, it is asked for `replace-user`, which hides that, and
   whether a user has any usable value as well.
 - With the same bounds the noise of all three is then Laplace's, of scale width / (n epsilon): by theory a tie, and what
   their ratios differ from 1 is luck.
@@ -219,7 +219,7 @@ def _sentences(found: Comparisons) -> Iterable[str]:
             f"Right bounds are worth having: told nothing, hubermean is surely behind a peer that knows them in "
             f"{behind} of {len(right)} cases. What is known and public should be told."
         )
-    yield from _default_relation(right)
+    yield from _replaced_users(right)
     refused = [row for row in right if row.refused]
     if refused:
         cases = sorted({f"n = {row.case.users:,} under `{row.peer.untold.neighbors}`" for row in refused})
@@ -232,20 +232,20 @@ def _sentences(found: Comparisons) -> Iterable[str]:
         yield f"{one.peer.title} is not compared here: {one.why}."
 
 
-def _default_relation(right: Sequence[Row]) -> Iterable[str]:
-    """What the default relation costs beside peers that hide less; for Gaussian users, where clipping plays no part."""
+def _replaced_users(right: Sequence[Row]) -> Iterable[str]:
+    """What `replace-user` costs beside peers that hide less; for Gaussian users, where clipping plays no part."""
     rows = [
         row for row in right if row.peer.told.neighbors == "replace-values" and row.case.law == "Gaussian"
     ]
     costs = []
     for users in sorted({row.case.users for row in rows}):
         alike = [row for row in rows if row.case.users == users]
-        default = sum(row.default.value for row in alike) / len(alike)
+        replaced = sum(row.replaced.value for row in alike) / len(alike)
         told = sum(row.told.value for row in alike) / len(alike)
-        costs.append(f"{default:.3f} for {told:.3f} at n = {users:,}")
+        costs.append(f"{replaced:.3f} for {told:.3f} at n = {users:,}")
     if costs:
         yield (
-            f"hubermean's default relation hides more than OpenDP and diffprivlib do. With right bounds of Gaussian "
+            f"hubermean's `replace-user` hides more than OpenDP and diffprivlib do. With right bounds of Gaussian "
             f"users its excess is, beside that of `replace-values`, {_listed(costs)}."
         )
 

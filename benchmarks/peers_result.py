@@ -31,8 +31,8 @@ class Ours:
         return f"hubermean, {self.neighbors}, {'same bounds' if self.told else 'nothing told'}"
 
 
-DEFAULT = Ours(neighbors="replace-user", told=True)
-"""hubermean's default relation, with bounds: it hides more than peers do that replace one user's mean."""
+REPLACED = Ours(neighbors="replace-user", told=True)
+"""With bounds, under a relation that hides more than peers do that replace one user's mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Row:
     Attributes:
         factor: how many times too wide the bounds are.
         theirs, told, untold: the excess of the peer, and ours with the same bounds and with nothing told.
-        default: ours under `DEFAULT`, for right bounds alone; not a number for others.
+        replaced: ours under `REPLACED`, for right bounds alone; not a number for others.
         beside_told, beside_untold: theirs over ours.
         refused: the share of our releases, told nothing, that were refused; they have no excess.
         far: how many of the others were more than `FAR` deviations of a user mean off; the excess counts them.
@@ -104,7 +104,7 @@ class Row:
     theirs: Estimate
     told: Estimate
     beside_told: Comparison
-    default: Estimate
+    replaced: Estimate
     untold: Estimate
     beside_untold: Comparison
     refused: float

@@ -17,6 +17,7 @@ from hubermean.cli.app import app
 
 PROGRAM = str(Path(sys.executable).with_name("hubermean"))
 GOOD = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "-5", "5", "--record-cap", "2"]
+PUBLIC = ["--neighbors", "replace-user"]
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -35,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "empty.parquet").write_bytes(b"")
     (folder / "broken.parquet").write_bytes(b"PAR1 this is not a table PAR1")
     (folder / "t.xlsx").write_bytes(b"x")
-    (folder / "header.csv").write_text("u,v\n")
+    pq.write_table(table.slice(0, 0), folder / "nobody.parquet")
     (folder / "twice.csv").write_text("u,v,v\n1,2,3\n")
     return folder
 
@@ -57,7 +58,7 @@ BAD_INPUT = {
     "unknown kind": ("t.xlsx", GOOD, "no known kind"),
     "folder": (".", GOOD, "is a folder"),
     "remote": ("s3://bucket/t.parquet", GOOD, "not a local file"),
-    "no users": ("header.csv", GOOD, "no users"),
+    "no users": ("nobody.parquet", [*GOOD, *PUBLIC], "no users"),
     "two columns of one name": ("twice.csv", GOOD, "different, non-empty name"),
     "unknown value column": ("t.parquet", with_option("--value", "fare"), "columns are: u, v, w, name"),
     "unknown user column": ("t.csv", with_option("--user", "rider"), "columns are: u, v, w, name"),
@@ -73,9 +74,14 @@ BAD_INPUT = {
     "reversed bounds": ("t.parquet", with_option("--bounds", "5", "-5"), "low < high"),
     "infinite bounds": ("t.parquet", with_option("--bounds", "0", "inf"), "finite"),
     "bounds beyond range": ("t.parquet", with_option("--bounds", "0", "1e13"), "resolution="),
-    "no bounds and few users": ("t.parquet", with_option("--bounds"), "give bounds="),
+    "no bounds and few users": ("t.parquet", [*with_option("--bounds"), *PUBLIC], "give bounds="),
+    "no bounds and an estimate of few users": (
+        "t.csv",
+        [*with_option("--bounds"), "--users", "3"],
+        "give bounds=",
+    ),
     "cap zero": ("t.parquet", with_option("--record-cap", "0"), "record_cap must be"),
-    "no cap": ("t.parquet", with_option("--record-cap"), "give record_cap="),
+    "no cap": ("t.parquet", [*with_option("--record-cap"), *PUBLIC], "give record_cap="),
     "cap per user": ("t.parquet", with_option("--per", "user"), "leave it out"),
     "unknown per": ("t.parquet", with_option("--per", "row"), "per must be"),
     "unknown relation": ("t.parquet", with_option("--neighbors", "replace"), "neighbors must be"),
@@ -160,8 +166,9 @@ def test_a_release_for_machines(file: str, folder: Path) -> None:
 def test_a_release_for_people(folder: Path) -> None:
     result = run("release", "t.parquet", *GOOD, "--value", "w", cwd=folder)
     assert result.returncode == 0, result.stderr
-    for word in ("Private mean", "v, mean over records", "w, mean over records", "promise", "replace-user"):
+    for word in ("Private mean", "v, mean over records", "w, mean over records", "promise", "add-remove"):
         assert word in result.stdout
+    assert "users (public)" not in result.stdout
 
 
 def test_check_says_that_it_is_not_private(folder: Path) -> None:

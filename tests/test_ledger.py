@@ -352,9 +352,12 @@ def test_a_query_does_not_make_public_how_many_users_it_finds(ledger: hm.Ledger,
             with pytest.raises(hm.InputError, match="takes neighbors='add-remove'"):
                 call()
     assert kinds(ledger) == ["opened"]
-    release = ask(ledger, 0.25, data=query, neighbors="add-remove")
+    release = ask(ledger, 0.25, data=query)
     assert release.n_users is None
-    assert spent(ledger) == Decimal("0.5")
+    assert spent(ledger) == Decimal("0.25")
+    ledger.init("replaced", epsilon=1.0, delta=1e-5, neighbors="replace-user")
+    ask(ledger, 0.25, data=query, dataset="replaced")
+    assert ledger.dataset("replaced").spent.loss == Decimal("0.5")
 
 
 # --- looking while others write ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,22 @@ from typer.testing import CliRunner
 import hubermean as hm
 from hubermean.cli.app import app
 from hubermean.mechanisms import Auto, Known
+from hubermean.mechanisms.protocol import PLANNED_USERS
+from hubermean.relations import Neighbors
 from public_numbers import facts, request
 
 NAMES = {"clipped", "exact", "tested", "smooth", "tuned", "winsorized"}
 
 
-def test_every_mechanism_has_a_row() -> None:
-    plan = hm.plan(n_users=10_000, epsilon=1, delta=1e-5, columns=3, bounds=(-5, 5))
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-user"])
+def test_every_mechanism_has_a_row(neighbors: str) -> None:
+    plan = hm.plan(n_users=10_000, epsilon=1, delta=1e-5, columns=3, bounds=(-5, 5), neighbors=neighbors)
     assert {row.mechanism for row in plan.rows} == NAMES
     assert plan.rows[0] is plan.best
     for row in plan.rows:
+        if row.mechanism == "winsorized" and neighbors == "add-remove":
+            assert "which 'add-remove' keeps private" in str(row.reason)
+            continue
         assert row.reason is None
         assert len(row.noise) == 3
         assert row.error**2 == pytest.approx(1e-4 + sum(noise**2 for noise in row.noise) / 3)
@@ -56,13 +63,28 @@ def test_default_thresholds_follow_the_scale() -> None:
     assert {row.threshold for row in given.rows} == {7.0, None}
 
 
+@pytest.mark.parametrize("relation", [Neighbors.ADD_REMOVE, Neighbors.REPLACE_USER])
 @pytest.mark.parametrize("n_users", [100, 1000, 100_000])
-@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("columns", [1, 3, 20])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_the_best_row_is_what_auto_would_choose(n_users: int, columns: int, delta: float) -> None:
-    plan = hm.plan(n_users=n_users, epsilon=1, delta=delta, columns=columns, threshold=3, radius=100)
-    asked = request(columns, delta=delta)
-    auto = Auto.from_known(Known(threshold=3.0, radius=100.0)).prepare(asked, facts(asked, n_users))
+def test_the_best_row_is_what_auto_would_choose(
+    n_users: int, columns: int, delta: float, relation: Neighbors
+) -> None:
+    """Where the number of users is private, `auto` goes by the estimate that it is given."""
+    plan = hm.plan(
+        n_users=n_users,
+        epsilon=1,
+        delta=delta,
+        columns=columns,
+        threshold=3,
+        radius=100,
+        neighbors=relation,
+    )
+    asked = request(columns, delta=delta, relation=relation)
+    estimate = None if relation.users_are_public else n_users
+    known = Known(threshold=3.0, radius=100.0, n_users=estimate)
+    public = replace(facts(asked, n_users), planned_users=PLANNED_USERS)
+    auto = Auto.from_known(known).prepare(asked, public)
     assert plan.best is not None
     assert plan.best.mechanism == auto.mechanism
     assert plan.best.noise == pytest.approx(auto.predicted_noise())
@@ -102,7 +124,7 @@ def test_a_plan_takes_no_data() -> None:
 
 
 def test_renderings_agree() -> None:
-    plan = hm.plan(n_users=10_000, epsilon=1, delta=1e-5, columns=3)
+    plan = hm.plan(n_users=10_000, epsilon=1, delta=1e-5, columns=20)
     plain = json.loads(plan.to_json())
     assert plain["best"] == "tested"
     assert {row["mechanism"] for row in plain["rows"]} == NAMES
@@ -111,7 +133,7 @@ def test_renderings_agree() -> None:
     assert refused["reason"]
     for text in (repr(plan), plan._repr_html_()):
         assert "→ tested" in text
-        assert "10,000 users, 3 columns" in text
+        assert "10,000 users, 20 columns" in text
         assert all(name in text for name in NAMES)
     assert "<table>" in plan._repr_html_()
     assert max(len(line) for line in repr(plan).splitlines() if not line.startswith("hm.mean")) <= 110
@@ -137,7 +159,7 @@ def test_the_code_that_a_plan_suggests_works() -> None:
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_a_figure_is_written(kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"plan.{kind}"
-    drawn = hm.plan(n_users=3000, epsilon=1, bounds=(-5, 5)).plot(path)
+    drawn = hm.plan(n_users=3000, epsilon=1, bounds=(-5, 5), neighbors="replace-user").plot(path)
     assert path.stat().st_size > 5000
     (axes,) = drawn.axes
     assert axes.get_xlabel() == "number of users"
@@ -166,7 +188,7 @@ def invoke(*arguments: str) -> str:
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_command_for_people(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    shown = invoke("--users", "10000", "--epsilon", "1", "--delta", "1e-5", "--columns", "3")
+    shown = invoke("--users", "10000", "--epsilon", "1", "--delta", "1e-5", "--columns", "20")
     assert "→ tested" in shown
     assert "█" in shown
     assert "…" not in shown, "a cell was cut off"
@@ -178,7 +200,7 @@ def test_the_command_for_people(width: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_command_for_machines_and_its_figure(tmp_path: Path) -> None:
     figure = tmp_path / "plan.png"
     shown = json.loads(
-        invoke("--users", "500", "--epsilon", "1", "--bounds", "0", "9", "--json", "--plot", str(figure))
+        invoke("--users", "500", "--epsilon", "1", "--bounds", "0", "5", "--json", "--plot", str(figure))
     )
     assert shown["best"] == "clipped"
     assert shown["n_users"] == 500
@@ -214,8 +236,8 @@ def test_bad_input_is_one_clear_sentence(case: str) -> None:
 
 
 def test_few_users_are_warned_by_the_number() -> None:
-    """A radius of a million beside a hundred users: the rare draw that goes astray counts."""
-    wide, narrow = (hm.plan(n_users=100, epsilon=1, radius=radius).best for radius in (1e6, 10.0))
+    """A radius of a million beside a few dozen users: the rare draw that goes astray counts."""
+    wide, narrow = (hm.plan(n_users=50, epsilon=1, radius=radius).best for radius in (1e6, 10.0))
     assert wide is not None
     assert narrow is not None
     assert wide.error > 100 > 1 > narrow.error

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import json
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,20 +112,52 @@ def test_intervals_cover_the_clamped_mean(neighbors: Neighbors, level: float, de
 
 def test_nobody_left_gives_the_midpoint_of_the_bounds_or_noise_within_them() -> None:
     empty = pa.table({"u": pa.array([], pa.int64()), "v": pa.array([], pa.float64())})
-    release = hm.mean(
-        empty, user="u", value="v", epsilon=1, neighbors="add-remove", bounds=(2, 4), record_cap=5
-    )
-    assert 2 <= release.value <= 4
+    options: dict[str, Any] = {"user": "u", "value": "v", "epsilon": 1, "bounds": (2, 4), "record_cap": 5}
+    assert 2 <= hm.mean(empty, **options).value <= 4
     with pytest.raises(hm.InputError, match="no users"):
-        hm.mean(empty, user="u", value="v", epsilon=1, bounds=(2, 4), record_cap=5)
+        hm.mean(empty, neighbors="replace-user", **options)
 
 
 def test_the_number_of_users_is_shown_only_where_it_is_public() -> None:
-    options = {"user": "rider", "value": "fare", "epsilon": 1.0, "bounds": (0, 9), "record_cap": 2}
-    assert hm.mean(TRIPS, **options).n_users == 4  # type: ignore[arg-type]
-    hidden = hm.mean(TRIPS, neighbors="add-remove", **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {
+        "user": "rider",
+        "value": "fare",
+        "epsilon": 1.0,
+        "bounds": (0, 9),
+        "record_cap": 2,
+    }
+    assert hm.mean(TRIPS, neighbors="replace-user", **options).n_users == 4
+    hidden = hm.mean(TRIPS, **options)
     assert hidden.n_users is None
     assert "users (public)" not in repr(hidden)
+
+
+def test_the_default_hides_whether_somebody_is_in_the_data() -> None:
+    """One constant for every door; what is printed is the guarantee in the words of that relation."""
+    for door in (hm.mean, hm.count, hm.mean_of_user_means, hm.audit, hm.plan, hm.Ledger.init):
+        assert inspect.signature(door).parameters["neighbors"].default == "add-remove"
+    release = hm.mean_of_user_means([1.0, 2.0], epsilon=1, bounds=(0, 3))
+    assert release.promise == (
+        "Adding or removing all of one user's records changes the probability of any result by at most a factor of "
+        "2.72."
+    )
+    assert release.promise in " ".join(repr(release).split())
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "public"),
+    [
+        ("add-remove", "2.72, plus 1e-06."),
+        ("replace-user", "2.72, plus 1e-06. The number of users is public."),
+        (
+            "replace-values",
+            "2.72, plus 1e-06. The number of users and the number of records of each user are public.",
+        ),
+    ],
+)
+def test_the_guarantee_says_what_stays_public(neighbors: str, public: str) -> None:
+    release = hm.mean_of_user_means([1.0], epsilon=1, delta=1e-6, bounds=(0, 3), neighbors=neighbors)
+    assert release.promise.endswith(f" changes the probability of any result by at most a factor of {public}")
 
 
 def test_renderings_agree_and_escape() -> None:
@@ -158,14 +193,19 @@ def test_auto_follows_what_is_known() -> None:
     means = [1.0, 2.0, 3.0]
     assert hm.mean_of_user_means(means, epsilon=1, bounds=(0, 5)).mechanism == "clipped"
     assert hm.mean_of_user_means(means, epsilon=1, threshold=2, radius=50).mechanism == "exact"
-    for known, sentence in (
-        ({}, "give bounds="),
-        ({"threshold": 2}, "give radius=, or bounds="),
-        ({"radius": 2}, "give bounds="),
-        ({"bounds": (0, 5), "per": "record"}, "give record_cap="),
+    # Too few users are refused at no cost where their number is public, and where the caller estimates it.
+    of_users: tuple[dict[str, Any], ...] = ({"neighbors": "replace-user"}, {"n_users": 3})
+    for users, (known, sentence) in itertools.product(
+        of_users,
+        (
+            ({}, "give bounds="),
+            ({"threshold": 2}, "give radius=, or bounds="),
+            ({"radius": 2}, "give bounds="),
+            ({"bounds": (0, 5), "per": "record"}, "give record_cap="),
+        ),
     ):
         with pytest.raises(hm.InputError, match=sentence):
-            hm.mean_of_user_means(means, epsilon=1, **known)  # type: ignore[arg-type]
+            hm.mean_of_user_means(means, epsilon=1, **users, **known)
 
 
 def test_a_mechanism_of_ones_own() -> None:

@@ -155,7 +155,7 @@ def test_a_long_table_shows_some_rows_and_says_how_many_there_are() -> None:
     assert "and 30 more groups" in text
     assert max(map(len, text.splitlines())) <= 120
     assert "for the whole table" in text
-    assert "their groups included" in made.promise
+    assert "all of one user's records in all groups" in made.promise
     assert "and 30 more groups" in made._repr_html_()
 
 

@@ -17,7 +17,7 @@ from hubermean.ledger import Account, Ledger, Question, charged_to, question_of
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
 from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.noise import SystemNoise
-from hubermean.relations import Neighbors
+from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
 from hubermean.releasing import (
@@ -44,7 +44,7 @@ def mean(
     keys: None = None,
     max_groups: int = 1,
     per: Per = "record",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
@@ -78,7 +78,7 @@ def mean(
     keys: Any = None,
     max_groups: int = 1,
     per: Per = "record",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
@@ -111,7 +111,7 @@ def mean(
     keys: Any = None,
     max_groups: int = 1,
     per: Per = "record",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,
@@ -148,7 +148,10 @@ def mean(
             that user alone. What a group may cost is divided by it, and by two unless `neighbors="add-remove"`.
         per: "record" for the mean over records, each user counting for at most `record_cap` of them;
             "user" for the mean of user means.
-        neighbors: "replace-user", "replace-values" or "add-remove": which change of the data is hidden.
+        neighbors: which change of the data the release hides. "add-remove", the default: one user is in the data or
+            not, and the number of users is private. "replace-user": one user's records are replaced by any others; the
+            number of users is public. "replace-values": one user's values are replaced; its number of records is public
+            too.
         mechanism: "tuned", "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
             `hubermean.mechanisms`; "auto" is "tuned" where something it takes is not known, else the one with
             the least predicted error, from public numbers alone: see `hubermean.plan`.
@@ -161,9 +164,11 @@ def mean(
         radius: the mean is known to lie within this distance of 0; it may be generous.
         likeness: how alike a user's records are, with `per="record"`: 0 if as different as anybody's, 1 if all the
             same. Users with few records are clamped the less, the smaller it is.
-        n_users: how many users there are, where that is public: exactly, under "replace-user"; roughly, for planning,
-            under "add-remove". Under "replace-user" it is needed for text files, queries, lazy frames and Spark, whose
-            number of users depends on what they hold; Parquet files and tables in memory are counted.
+        n_users: how many users there are, as a public number. Under "add-remove", about how many, not a count of the data:
+            it saves the budget that measuring the number would take, and the choice of a mechanism goes by it; a wrong
+            one costs accuracy, never privacy. Under "replace-user", exactly; needed for text files, queries, lazy
+            frames and Spark, whose number of users depends on what they hold. Parquet files and tables in memory are
+            counted.
         resolution: a public step that values are rounded to; faster where it suffices.
         non_finite: "drop" or "clamp" infinite values; null and NaN are always dropped.
         memory_limit, threads: what reading and grouping may use; not for Spark, which has settings of its own.
@@ -244,7 +249,7 @@ def count(
     by: None = None,
     keys: None = None,
     max_groups: int = 1,
-    neighbors: str | Neighbors = "add-remove",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,
     n_users: int | None = None,
     memory_limit: str | None = None,
@@ -270,7 +275,7 @@ def count(
     by: str | Sequence[str],
     keys: Any = None,
     max_groups: int = 1,
-    neighbors: str | Neighbors = "add-remove",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,
     n_users: int | None = None,
     memory_limit: str | None = None,
@@ -295,7 +300,7 @@ def count(
     by: str | Sequence[str] | None = None,
     keys: Any = None,
     max_groups: int = 1,
-    neighbors: str | Neighbors = "add-remove",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,
     n_users: int | None = None,
     memory_limit: str | None = None,
@@ -404,7 +409,7 @@ def mean_of_user_means(
     epsilon: float,
     delta: float = 0.0,
     per: Per | None = None,
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     bounds: Bounds | Sequence[Bounds] | None = None,
     record_cap: int | None = None,

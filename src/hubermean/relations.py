@@ -1,7 +1,7 @@
-"""Who may change between two neighbouring data sets, and what a release therefore promises.
+"""Neighbour relations: the change of the data that a release hides, and what is public under each.
 
-The three relations of the project, each with the sentence that every result carries. A mechanism asks the
-relation what is public; it never decides that itself.
+Every result carries the guarantee of its relation as a sentence. Mechanisms read from the relation what is public; they
+never decide that themselves.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Neighbors(Enum):
     True
     """
 
+    ADD_REMOVE = "add-remove"
     REPLACE_USER = "replace-user"
     REPLACE_VALUES = "replace-values"
-    ADD_REMOVE = "add-remove"
 
     @classmethod
     def parse(cls, name: str | Neighbors) -> Neighbors:
@@ -43,31 +43,32 @@ class Neighbors(Enum):
         return self is Neighbors.REPLACE_VALUES
 
     @property
-    def promise(self) -> str:
-        """The change that a release hides, as the end of a sentence."""
+    def change(self) -> str:
+        """The change that a release hides, as the subject of a sentence."""
         return {
-            Neighbors.REPLACE_USER: (
-                "all records of any one user are replaced by any others, their number included "
-                "(how many users there are is public)"
-            ),
-            Neighbors.REPLACE_VALUES: (
-                "all values of any one user are replaced by any others "
-                "(how many users there are and how many records each has is public)"
-            ),
-            Neighbors.ADD_REMOVE: "any one user is added or removed, with all its records",
+            Neighbors.ADD_REMOVE: "Adding or removing all of one user's records",
+            Neighbors.REPLACE_USER: "Replacing all of one user's records by any others, more or fewer,",
+            Neighbors.REPLACE_VALUES: "Replacing all of one user's values by any others",
         }[self]
 
     @property
-    def grouped_promise(self) -> str:
-        """The same for a table of groups, where a user's groups are hidden with its records."""
+    def grouped_change(self) -> str:
+        """The same for a table of groups, where the groups of a user are hidden with its records."""
         return {
-            Neighbors.REPLACE_USER: (
-                "all records of any one user are replaced by any others, their number and their groups included "
-                "(how many users there are in all is public)"
-            ),
-            Neighbors.REPLACE_VALUES: (
-                "all values of any one user and the groups they are in are replaced by any others "
-                "(how many users there are in all and how many records each has is public)"
-            ),
-            Neighbors.ADD_REMOVE: "any one user is added or removed, with all its records in all groups",
+            Neighbors.ADD_REMOVE: "Adding or removing all of one user's records in all groups",
+            Neighbors.REPLACE_USER: "Replacing all of one user's records by any others, more or fewer, in any groups,",
+            Neighbors.REPLACE_VALUES: "Replacing all of one user's values by any others in any groups",
         }[self]
+
+    @property
+    def public_numbers(self) -> str:
+        """What a release does not hide, as a sentence; empty where that is nothing."""
+        return {
+            Neighbors.ADD_REMOVE: "",
+            Neighbors.REPLACE_USER: "The number of users is public.",
+            Neighbors.REPLACE_VALUES: "The number of users and the number of records of each user are public.",
+        }[self]
+
+
+DEFAULT_NEIGHBORS = "add-remove"
+"""The relation of every release, plan, audit and budget for which none is given."""

@@ -256,9 +256,10 @@ def plain_key(key: Any) -> Any:
 def promise(epsilon: float, delta: float, neighbors: Neighbors, *, grouped: bool = False) -> str:
     """The guarantee in one sentence."""
     factor = f"{math.exp(epsilon):.3g}" if epsilon <= 20 else f"e^{number(epsilon)}"
-    failure = f", and {number(delta)} in probability," if delta > 0 else ""
-    change = neighbors.grouped_promise if grouped else neighbors.promise
-    return f"every possible outcome stays as likely, up to a factor of {factor}{failure} when {change}."
+    failure = f", plus {number(delta)}" if delta > 0 else ""
+    change = neighbors.grouped_change if grouped else neighbors.change
+    sentence = f"{change} changes the probability of any result by at most a factor of {factor}{failure}."
+    return f"{sentence} {neighbors.public_numbers}".rstrip()
 
 
 def written(statistic: str, value: float, *ends: Any) -> list[str]:

@@ -16,7 +16,7 @@ from hubermean.errors import InputError
 from hubermean.groups import check_max_groups
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
 from hubermean.privacy.arguments import whole, whole_positive
-from hubermean.relations import Neighbors
+from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 from hubermean.reproduce import PaperMechanism
 from hubermean.user_table import UserTable
 
@@ -121,7 +121,7 @@ def audit(
     epsilon: float,
     delta: float = 0.0,
     per: Per = "user",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     columns: int = 1,
     users: int | None = None,
     bounds: Bounds | Sequence[Bounds] | None = None,

@@ -29,6 +29,7 @@ from hubermean.cli.options import (
     one_of,
 )
 from hubermean.cli.render import console, print_table
+from hubermean.relations import DEFAULT_NEIGHBORS
 
 BROKEN = 4
 SEARCH = "Search"
@@ -47,7 +48,7 @@ def audit(
     epsilon: Epsilon = 1.0,
     delta: Delta = 0.0,
     per: Per = "user",
-    neighbors: Neighbors = "replace-user",
+    neighbors: Neighbors = DEFAULT_NEIGHBORS,
     columns: Annotated[
         int, typer.Option(metavar="NUMBER", help="Number of value columns.", rich_help_panel=DATA)
     ] = 1,

@@ -35,6 +35,7 @@ from hubermean.cli.options import (
 )
 from hubermean.cli.private_run import private_run
 from hubermean.cli.showing import finish, groups, show, unrecorded, write_report
+from hubermean.relations import DEFAULT_NEIGHBORS
 from hubermean.report import Destination
 
 
@@ -64,7 +65,7 @@ def count(
     key: Key = None,
     keys: Keys = None,
     max_groups: MaxGroups = 1,
-    neighbors: Neighbors = "add-remove",
+    neighbors: Neighbors = DEFAULT_NEIGHBORS,
     record_cap: RecordCap = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,

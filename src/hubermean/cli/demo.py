@@ -78,9 +78,9 @@ def _explain(release: Release, truth: float, *, records: int, saved: str | None)
     print_release(release)
     say(f"\nTrue mean of all fares: {truth:.2f}. A release never shows that; here you may compare.", "bold")
     say(
-        "Nothing was told but the budget: bounds, and a cap on how many trips of a rider count, were found with a part "
-        "of it. Some riders took hundreds of trips, and yet the answer hides all trips of any one rider. Run it again: "
-        "the noise is drawn anew. Try --epsilon 0.3 for a stronger promise."
+        "You provide only the privacy budget: bounds, and a cap on how many trips of a rider count, are estimated with "
+        "a part of it. Some riders took hundreds of trips, and yet the answer hides whether any one rider is in the "
+        "data. Run it again: the noise is drawn anew. Try --epsilon 0.3 for a stronger guarantee."
     )
     if saved is None:
         say("\nNext, with a file to try things on:")

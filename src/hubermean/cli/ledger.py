@@ -16,6 +16,7 @@ from hubermean.ledger.amounts import Cost
 from hubermean.ledger.composition import COMPOSITIONS
 from hubermean.ledger.export import charge_lines, exported, plain_entry
 from hubermean.readable import number, one_sided, printable
+from hubermean.relations import DEFAULT_NEIGHBORS
 from hubermean.relations import Neighbors as Relation
 from hubermean.report import Destination, ledger_page
 
@@ -49,7 +50,7 @@ def init(
     delta: Annotated[
         float, typer.Option(metavar="NUMBER", help="Total delta.", rich_help_panel=PRIVACY)
     ] = 0.0,
-    neighbors: Neighbors = "replace-user",
+    neighbors: Neighbors = DEFAULT_NEIGHBORS,
     user: Annotated[
         list[str] | None,
         typer.Option(

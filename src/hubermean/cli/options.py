@@ -49,7 +49,7 @@ Neighbors = Annotated[
     str,
     typer.Option(
         metavar="RELATION",
-        help="What is hidden: 'replace-user', 'replace-values' or 'add-remove'.",
+        help="Which change of the data is hidden: 'add-remove', 'replace-user' or 'replace-values'.",
         autocompletion=one_of(relation.value for relation in Relation),
         rich_help_panel=PRIVACY,
     ),

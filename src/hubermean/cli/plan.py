@@ -28,6 +28,7 @@ from hubermean.cli.options import (
 from hubermean.cli.render import console
 from hubermean.planning.words import command, headings, notes, table, title
 from hubermean.readable import printable
+from hubermean.relations import DEFAULT_NEIGHBORS
 
 _BAR = 9
 # A full bar stands for the largest error, in times the non-private one, but within these.
@@ -68,7 +69,7 @@ def plan(
     ] = None,
     bounds: Bounds = None,
     per: Per = "user",
-    neighbors: Neighbors = "replace-user",
+    neighbors: Neighbors = DEFAULT_NEIGHBORS,
     record_cap: RecordCap = None,
     plot: Annotated[
         str | None,

@@ -41,6 +41,7 @@ from hubermean.cli.options import (
 )
 from hubermean.cli.private_run import private_run
 from hubermean.cli.showing import finish, groups, show, unrecorded, write_report
+from hubermean.relations import DEFAULT_NEIGHBORS
 from hubermean.report import Destination
 
 
@@ -58,7 +59,7 @@ def release(
     keys: Keys = None,
     max_groups: MaxGroups = 1,
     per: Per = "record",
-    neighbors: Neighbors = "replace-user",
+    neighbors: Neighbors = DEFAULT_NEIGHBORS,
     mechanism: Mechanism = "auto",
     bounds: Bounds = None,
     record_cap: RecordCap = None,

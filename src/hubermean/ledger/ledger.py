@@ -19,7 +19,7 @@ from hubermean.ledger.question import Question, checked_name
 from hubermean.ledger.standing import Dataset, standing
 from hubermean.ledger.store import WHOLE, Rows, entry_of
 from hubermean.ledger.verify import Verification, verified
-from hubermean.relations import Neighbors
+from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 from hubermean.spending import Price, checked_budget
 
 
@@ -91,7 +91,7 @@ class Ledger:
         *,
         epsilon: float,
         delta: float = 0.0,
-        neighbors: str | Neighbors = "replace-user",
+        neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
         user: str | list[str] | tuple[str, ...] | None = None,
         composition: str = "basic",
     ) -> None:

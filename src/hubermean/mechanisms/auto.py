@@ -26,6 +26,7 @@ from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.tested import PreparedTested, Tested
 from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.weighed import PreparedWeighed
+from hubermean.mechanisms.weights import check_estimate
 from hubermean.mechanisms.winsorized import Winsorized
 from hubermean.user_table import PrivateTable
 
@@ -90,21 +91,24 @@ class Auto:
     Formal guarantees:
     - those of the mechanism that is chosen; its name is in the release;
     - the choice is a function of the request and of `PublicFacts`, and of the total weight only where that was measured
-      and is in the release. Under `add-remove`, where the number of users is private, it is made for
-      `PublicFacts.planned_users`, a public constant.
+      and is in the release. Under `add-remove`, where the number of users is private, it is made for `n_users`, the
+      caller's public estimate, or else for `PublicFacts.planned_users`, a public constant.
     """
 
     candidates: Sequence[Mechanism]
     tuned: Tuned | None = None
+    n_users: int | None = None
     name = "auto"
 
     @classmethod
     def from_known(cls, known: Known) -> Auto:
         tuned = Tuned.from_known(known)
         spread_known = known.threshold is not None and known.radius is not None
-        only_tuned = any(one is not None for one in (known.scale, known.likeness, known.n_users))
+        only_tuned = known.scale is not None or known.likeness is not None
         if only_tuned or (known.bounds is None and not spread_known):
             return cls(candidates=(tuned,))
+        # What it is about is the choice; the candidates themselves take no estimate of the number of users.
+        users, known = known.n_users, replace(known, n_users=None)
         made, refusals = [], []
         for make in _WITH_BOUNDS if known.bounds is not None else _WITH_THRESHOLD:
             try:
@@ -113,10 +117,11 @@ class Auto:
                 refusals.append(refusal)
         if not made:
             raise refusals[0]
-        return cls(candidates=tuple(made), tuned=tuned)
+        return cls(candidates=tuple(made), tuned=tuned, n_users=users)
 
     def able(self, request: Request) -> Sequence[Mechanism]:
         """The candidates that know all they need; `tuned` where none does, since it finds what is not known."""
+        check_estimate(self.n_users, request)
         refusals = []
         able = []
         for candidate in self.candidates:
@@ -138,6 +143,8 @@ class Auto:
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedAuto:
         candidates = self.able(request)
+        if self.n_users is not None:
+            facts = replace(facts, planned_users=self.n_users)
         if len(candidates) == 1:  # nothing to compare
             (only,) = candidates
             return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))

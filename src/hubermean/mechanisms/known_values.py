@@ -10,6 +10,8 @@ from hubermean.errors import InputError, is_real
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.protocol import Bounds
 
+_MOST_USERS = 2**40
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnownValues:
@@ -40,8 +42,9 @@ class KnownValues:
         if likeness is not None and not (is_real(likeness) and 0.0 <= likeness <= 1.0):
             raise InputError(f"likeness must be a number from 0 to 1, not {likeness!r}")
         users = given.n_users
-        if users is not None and not (isinstance(users, int) and not isinstance(users, bool) and users > 0):
-            raise InputError(f"n_users must be a whole number of at least 1, not {users!r}")
+        whole = isinstance(users, int) and not isinstance(users, bool)
+        if users is not None and not (whole and 1 <= users <= _MOST_USERS):
+            raise InputError(f"n_users must be a whole number from 1 to 2^40, not {users!r}")
         return cls(
             bounds=given.bounds,
             threshold=given.threshold,

@@ -85,8 +85,8 @@ class Smooth:
 
     @classmethod
     def from_known(cls, known: Known) -> Smooth:
-        threshold, radius = known.spread(of=cls.name)
-        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap)
+        threshold, radius = replace(known, n_users=None).spread(of=cls.name)
+        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap, users=known.n_users)
 
     def check(self, request: Request) -> None:
         if request.delta == 0.0:

@@ -28,7 +28,7 @@ from hubermean.mechanisms.purse import Purse
 from hubermean.mechanisms.side_by_side import side_by_side
 from hubermean.mechanisms.tuning_plan import TIES, TOO_FEW, Found, Planner, UnfitError
 from hubermean.mechanisms.tuning_steps import Step, steps_for
-from hubermean.mechanisms.weights import check_cap
+from hubermean.mechanisms.weights import check_cap, check_estimate
 from hubermean.privacy import float_down
 from hubermean.spending import THE_MEAN, Spent
 from hubermean.tuning import LARGEST_TUNED_CAP
@@ -86,8 +86,7 @@ class Tuned:
             check_cap(self.record_cap, request)
             if self.record_cap > LARGEST_TUNED_CAP:
                 raise InputError(f"record_cap may be at most {LARGEST_TUNED_CAP:,} here; lower it")
-        if self.n_users is not None and request.neighbors.users_are_public:
-            raise InputError(f"n_users is public under {request.neighbors.value!r}; leave it out")
+        check_estimate(self.n_users, request)
         if self.likeness is not None and request.per == "user":
             raise InputError(
                 "likeness is for per='record'; with per='user' every user counts once, so leave it out"
@@ -108,8 +107,9 @@ class Tuned:
         if not planner.enough(needed):
             raise InputError(f"epsilon is too small to find what is not known; raise it, or {planner.help}")
         if planner.start.users is not None and not planner.enough(planner.start.users):
+            there = "there are" if facts.n_users is not None else "n_users expects"
             raise InputError(
-                f"to find what is not known takes about {needed:,} users here, but there are "
+                f"to find what is not known takes about {needed:,} users here, but {there} "
                 f"{planner.start.users:,.0f}; {planner.help}"
             )
         prepared.rehearse()

@@ -34,6 +34,12 @@ def check_cap(record_cap: int | None, request: Request) -> None:
         )
 
 
+def check_estimate(n_users: int | None, request: Request) -> None:
+    """Refuse an estimate of the number of users where the number itself is public."""
+    if n_users is not None and request.neighbors.users_are_public:
+        raise InputError(f"n_users is public under {request.neighbors.value!r}; leave it out")
+
+
 def weight_cap(record_cap: int | None, request: Request, facts: PublicFacts) -> int:
     """The largest weight any user could ever have: public, never read off private data."""
     if request.per == "user":

@@ -32,7 +32,7 @@ from hubermean.mechanisms import (
 from hubermean.mechanisms.weights import check_cap
 from hubermean.planning.words import call, headings, notes, table, title
 from hubermean.privacy.arguments import positive, whole_positive
-from hubermean.relations import Neighbors
+from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -278,7 +278,7 @@ def plan(
     radius: float | None = None,
     bounds: Bounds | Sequence[Bounds] | None = None,
     per: str = "user",
-    neighbors: str | Neighbors = "replace-user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,
 ) -> Plan:
     """Compare all mechanisms at public parameters, before there is any data: predicted errors, and the best.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hubermean.relations import Neighbors
+from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 
 if TYPE_CHECKING:
     from hubermean.planning.plan import Plan, Row
@@ -63,7 +63,9 @@ def notes(plan: Plan) -> list[str]:
         f"{number(setting.non_private_error)}."
     ]
     if setting.neighbors is Neighbors.ADD_REMOVE:
-        lines.append("The number of users is private here: what a release adds follows from the true number.")
+        lines.append(
+            "The number of users is private: the plan goes by your estimate, the noise of a release by the true number."
+        )
     if plan.best is None:
         lines.append("No mechanism can serve with these parameters.")
     for row in plan.rows:
@@ -93,7 +95,8 @@ def command(plan: Plan) -> str:
     options = []
     for argument in _arguments(plan):
         name, _, given = argument.partition("=")
-        options.append(f"--{name.replace('_', '-')} {given.strip('()').replace(', ', ' ')}".replace('"', ""))
+        option = "users" if name == "n_users" else name.replace("_", "-")
+        options.append(f"--{option} {given.strip('()').replace(', ', ' ')}".replace('"', ""))
     return f"hubermean release FILE --user USER --value VALUE {' '.join(options)}"
 
 
@@ -116,8 +119,10 @@ def _arguments(plan: Plan) -> list[str]:
     else:
         arguments += [f"threshold={best.threshold:.4g}", f"radius={setting.radius:g}"]
     arguments.append(f'per="{setting.per}"')
-    if setting.neighbors is not Neighbors.REPLACE_USER:
+    if setting.neighbors is not Neighbors(DEFAULT_NEIGHBORS):
         arguments.append(f'neighbors="{setting.neighbors.value}"')
     if setting.record_cap is not None:
         arguments.append(f"record_cap={setting.record_cap}")
+    if best.mechanism == "smooth" and not setting.neighbors.users_are_public:
+        arguments.append(f"n_users={setting.n_users}")
     return arguments
