@@ -231,7 +231,7 @@ def test_totals_are_exact(entries: list[tuple[int, int]]) -> None:
         ({"by": "group", "keys": [1.5j]}, "numbers, text"),
         ({"by": "group", "keys": [None]}, "numbers, text"),
         ({"by": "group", "keys": ["1", 1]}, "twice"),
-        ({"by": "whole", "keys": ["x"]}, "no value of column 'whole'"),
+        ({"by": "whole", "keys": ["x"]}, "group 1 of keys is no value of column 'whole'"),
         ({"by": "whole", "keys": ["1.4"]}, "no value of column 'whole'"),
         ({"by": "float", "delta": 1e-6}, "cannot name groups"),
         ({"by": "group", "keys": 5}, "list the groups"),

@@ -164,9 +164,9 @@ def mean(
         radius: the mean is known to lie within this distance of 0; it may be generous.
         likeness: how alike a user's records are, with `per="record"`: 0 if as different as anybody's, 1 if all the
             same. Users with few records are clamped the less, the smaller it is.
-        n_users: how many users there are, as a public number. Under "add-remove", about how many, not a count of the data:
-            it saves the budget that measuring the number would take, and the choice of a mechanism goes by it; a wrong
-            one costs accuracy, never privacy. Under "replace-user", exactly; needed for text files, queries, lazy
+        n_users: how many users there are, as a public number. Under "add-remove", about how many, not a count of the
+            data: it saves the budget that measuring the number would take, and the choice of a mechanism goes by it; a
+            wrong one costs accuracy, never privacy. Under "replace-user", exactly; needed for text files, queries, lazy
             frames and Spark, whose number of users depends on what they hold. Parquet files and tables in memory are
             counted.
         resolution: a public step that values are rounded to; faster where it suffices.

@@ -9,6 +9,7 @@ is text where no other holds every cell exactly: the text that the cell is as an
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
@@ -126,7 +127,11 @@ def _pandas_string(columns: Columns, _: Path, __: Kinds | None = None) -> Any:
 
 
 def _pandas_nullable(columns: Columns, folder: Path, _: Kinds | None = None) -> Any:
-    return _pandas_object(columns, folder).convert_dtypes()
+    frame = _pandas_object(columns, folder)
+    for name in columns:
+        with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair, which stays an object
+            frame[name] = frame[name].convert_dtypes()
+    return frame
 
 
 def _pandas_categorical(columns: Columns, folder: Path, _: Kinds | None = None) -> Any:

@@ -18,7 +18,7 @@ _FLOATS = {"float", "double"}
 _TEXT = {"varchar", "json"}
 JSON_TOKEN = "json token"
 """The kind of a JSON value as it is written: text in quotation marks, numbers without."""
-_NULL = '"null"'  # a column without any value
+_NULL = "null"  # a column without any value
 # No points in time, which hardly two records share, and some of which an engine fails to read.
 _GROUPS = (
     _INTEGERS | _WIDE_INTEGERS | {"varchar", "uuid", "boolean", "decimal", "enum", "date", JSON_TOKEN, _NULL}
@@ -177,13 +177,16 @@ class Schema:
                 "use a column of integers, text, booleans or dates"
             )
 
-    def check_key(self, name: str, text: str) -> None:
-        """Refuse the text of a public group that no value of the declared type has."""
+    def check_key(self, name: str, text: str, number: int) -> None:
+        """Refuse the text of a public group, of some number, that no value of the declared type has.
+
+        It is not quoted: public groups may come from a file, and that may be the wrong one.
+        """
         kind = self.require(name).id
         pattern = _WRITTEN.get("integer" if kind in _INTEGERS | _WIDE_INTEGERS else kind)
         if pattern is not None and not re.fullmatch(pattern, text, re.ASCII):
             raise InputError(
-                f"{text!r} in keys is no value of column {name!r}, whose type is {kind_of(self.types[name])}; "
+                f"group {number} of keys is no value of column {name!r}, whose type is {kind_of(self.types[name])}; "
                 "write keys as they stand in the data"
             )
 

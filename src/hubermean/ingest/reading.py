@@ -87,9 +87,9 @@ class OpenedData:
 
     def check_keys(self, keys: Sequence[Key]) -> None:
         """Refuse public groups that no value of the declared types can be in."""
-        for texts in public_keys(keys).texts:
+        for number, texts in enumerate(public_keys(keys).texts, 1):
             for name, text in zip(self.by, texts, strict=True):
-                self.source.schema.check_key(name, text)
+                self.source.schema.check_key(name, text, number)
 
     @stage(READING)
     def users(self, *, records: bool) -> PrivateTable:
