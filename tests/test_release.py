@@ -234,7 +234,7 @@ def test_a_mechanism_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("means", "counts", "sentence"),
     [
-        (np.array(["a"]), None, "array of numbers"),
+        (np.zeros(2, dtype=[("a", float)]), None, "array of numbers"),
         ([[[1.0]]], None, "shape"),
         ([1.0, 2.0], [1], "one whole number per user"),
         ([1.0, 2.0], np.array([1.5, 2.0]), "one whole number per user"),

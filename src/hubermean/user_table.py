@@ -335,26 +335,30 @@ def _finite(block: NDArray[Any], squares: NDArray[np.float64] | None) -> NDArray
 
 
 def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:
-    """An array of numbers; in a list or an object array, what is no number is NaN, judged one by one."""
+    """An array of numbers; where the type does not say so for all, what is no number is NaN, judged one by one.
+
+    numpy infers the type of an array from what it is made of: one text makes texts of all numbers beside it.
+    """
     array = _array(values, name)
-    if array.dtype.kind == "O":
-        if any(isinstance(value, list | tuple | np.ndarray) for value in array.ravel()):
-            raise InputError(f"{name} must have shape (n,) or (n, d), with rows of one length")
-        return np.array([_float(value) for value in array.ravel()], dtype=np.float64).reshape(array.shape)
-    if array.dtype.kind not in "iufb":
+    if array.dtype.kind in "iufb":
+        return array
+    if array.dtype.names is not None:
         raise InputError(f"{name} must be an array of numbers")
-    return array
+    cells = array.ravel().tolist() if array.dtype.kind != "O" else array.ravel()
+    if any(isinstance(value, list | tuple | np.ndarray) for value in cells):
+        raise InputError(f"{name} must have shape (n,) or (n, d), with rows of one length")
+    return np.array([_float(value) for value in cells], dtype=np.float64).reshape(array.shape)
 
 
 def _record_counts(counts: ArrayLike | None, n_users: int) -> IntArray:
     if counts is None:
         return np.ones(n_users, dtype=np.int64)
     array = _array(counts, "counts")
-    if array.shape != (n_users,) or array.dtype.kind not in "iuO":
+    if array.shape != (n_users,) or array.dtype.names is not None:
         raise InputError("counts must be one whole number per user, in the order of the means")
     # A user's own count is forced into range, not refused: a refusal would depend on that user's data.
-    if array.dtype.kind == "O":
-        return np.array([_count(count) for count in array], dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        return np.array([_count(count) for count in array.tolist()], dtype=np.int64)
     forced: IntArray = np.clip(array, 0, LARGEST_COUNT).astype(np.int64)
     return forced
 
@@ -374,12 +378,19 @@ def _list_type(values: ArrayLike) -> Any:
 
 
 def _float(value: Any) -> float:
+    """A number, or the number that a text holds; NaN for all else."""
+    if isinstance(value, complex):
+        value = value.real if value.imag == 0.0 else math.nan
     try:
-        return float(value) if is_real(value) or isinstance(value, bool | Decimal) else math.nan
+        return float(value) if is_real(value) or isinstance(value, bool | Decimal | str | bytes) else math.nan
     except (OverflowError, ValueError):
         return math.nan
 
 
 def _count(value: Any) -> int:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return min(max(int(value), 0), LARGEST_COUNT) if whole else 0
+    """A whole number, however it is stored; zero for all else."""
+    if not isinstance(value, Integral):
+        value = _float(value)
+        if not (math.isfinite(value) and value == math.trunc(value)):
+            return 0
+    return min(max(int(value), 0), LARGEST_COUNT)
