@@ -109,8 +109,8 @@ ONE: dict[str, Any] = {"bounds": (0.0, 10.0)}
     [
         (too_few_usable, ONE, {}),
         (half_unusable, ONE, {}),
-        (half_unusable, ONE, {"users": 200}),
-        (too_few_usable, ONE, {"neighbors": "add-remove"}),
+        (half_unusable, ONE, {"users": 200, "neighbors": "replace-user"}),
+        (too_few_usable, ONE, {"neighbors": "replace-user"}),
         (chance_that_jumps, ONE, {}),
         (weighs_counts, ONE, {"per": "user"}),
         (slip_beside_the_cap, {**ONE, "record_cap": 50}, {"per": "record"}),
@@ -182,7 +182,7 @@ def test_laplace_noise_of_two_scales_in_several_draws() -> None:
     ("mechanism", "options"),
     [
         ("clipped", {"bounds": (-1.7e308, 1.7e308)}),
-        ("tested", {"delta": 1e-5, "threshold": 1, "radius": 10, "users": 5}),
+        ("tested", {"delta": 1e-5, "threshold": 1, "radius": 10, "users": 5, "neighbors": "replace-user"}),
         ("exact", {"epsilon": 1e-9, "threshold": 1, "radius": 10, "neighbors": "add-remove"}),
     ],
 )

@@ -305,16 +305,21 @@ def test_intervals_hold_the_location_of_the_data(n: int, threshold: float) -> No
     for _ in range(150):
         means = rng.normal(size=n)
         centre = float(np.ravel(huber_location(means, thresholds=threshold).point)[0])
-        release = hm.mean_of_user_means(means, epsilon=1, threshold=threshold, radius=100, mechanism="exact")
+        release = hm.mean_of_user_means(
+            means,
+            epsilon=1,
+            threshold=threshold,
+            radius=100,
+            mechanism="exact",
+            neighbors="replace-user",
+        )
         low, high = release.interval(0.95)  # type: ignore[misc]
         held.append(low <= centre <= high)
         widths.append((high - low) / 2)
         errors.append(abs(release.value - centre))  # type: ignore[operator]
     assert np.mean(held) >= 0.95
     assert np.median(widths) <= 3.0 * np.quantile(errors, 0.95)
-    private = hm.mean_of_user_means(
-        means, epsilon=1, threshold=2, radius=100, mechanism="exact", neighbors="add-remove"
-    )
+    private = hm.mean_of_user_means(means, epsilon=1, threshold=2, radius=100, mechanism="exact")
     assert private.interval() is None, "nobody knows how many users there are"
 
 
@@ -322,5 +327,7 @@ def test_few_users_get_no_interval() -> None:
     """With 20 users and a large radius an answer goes astray every second time, and the interval held it not."""
     for n, offered in ((20, False), (500, True)):
         means = np.random.default_rng(32).normal(50, 5, n)
-        release = hm.mean_of_user_means(means, epsilon=1, threshold=15, radius=1000, mechanism="exact")
+        release = hm.mean_of_user_means(
+            means, epsilon=1, threshold=15, radius=1000, mechanism="exact", neighbors="replace-user"
+        )
         assert (release.interval() is not None) == offered

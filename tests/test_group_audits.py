@@ -114,7 +114,7 @@ def keys_that_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     ("broken", "options"),
     [
         (undivided, {"max_groups": 2}),
-        (once_for_a_replacement, {"max_groups": 1}),
+        (once_for_a_replacement, {"max_groups": 1, "neighbors": "replace-user"}),
         (groups_not_limited, {"max_groups": 1}),
         (generous_keys, {"private_keys": True, "delta": 1e-4}),
         (keys_that_leak, {"private_keys": True, "delta": 1e-4}),

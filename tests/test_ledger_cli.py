@@ -73,7 +73,7 @@ def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place:
         "epsilon_left": 0.25,
         "delta_left": 0.0,
     }
-    counted = run("count", "t.parquet", "--user", "u", "--epsilon", "0.125", *paid, cwd=folder)
+    counted = run("count", "t.parquet", "--user", "u", "--epsilon", "0.25", *paid, cwd=folder)
     assert counted.returncode == 0
     assert "epsilon = 0.25 charged; epsilon = 0 left" in " ".join(counted.stdout.split())
     assert run("ledger", "show", place, "--quiet").stdout == "trips\t0\t0\n"

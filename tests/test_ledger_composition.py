@@ -197,9 +197,12 @@ def test_what_is_charged_does_not_depend_on_the_decimals_of_the_caller(
 def test_a_release_is_charged_in_full_whatever_the_decimals_of_the_caller(ledger: hm.Ledger) -> None:
     with decimal.localcontext(careless()):
         assert ask(ledger, 0.26789).receipt.charged == "epsilon = 0.26789"
-        assert ask(ledger, 0.1234, delta=1e-9, neighbors="add-remove").value is not None
+        assert ask(ledger, 0.1234, delta=1e-9).value is not None
+        ledger.init("replaced", epsilon=1.0, delta=1e-5, neighbors="replace-user")
+        assert ask(ledger, 0.1234, delta=1e-9, dataset="replaced").value is not None
         assert ledger.verify().sound
-    assert spent(ledger) == Decimal("0.26789") + 2 * Decimal("0.1234")
+    assert spent(ledger) == Decimal("0.26789") + Decimal("0.1234")
+    assert ledger.dataset("replaced").spent.loss == 2 * Decimal("0.1234")
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e5", "01", "1.0", "NaN", "Infinity", " 1", "1_0", "٣", 1, None])

@@ -168,8 +168,11 @@ def test_users_at_the_end_of_all_numbers_cause_no_warning(far: float, share: int
     means = np.random.default_rng(0).normal(size=2000)
     means[:share] = far
     means[share // 2 : share] *= -1.0
-    told = {"tuned": {}, "clipped": {"bounds": (-1, 1)}}.get(mechanism, {"threshold": 3, "radius": 10})
+    told: dict[str, Any] = {"tuned": {}, "clipped": {"bounds": (-1, 1)}}.get(
+        mechanism, {"threshold": 3, "radius": 10}
+    )
+    relation = "replace-user" if mechanism == "winsorized" else "add-remove"
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
         with contextlib.suppress(hm.NotReleased):
-            hm.mean_of_user_means(means, epsilon=1.0, mechanism=mechanism, **told)
+            hm.mean_of_user_means(means, epsilon=1.0, mechanism=mechanism, neighbors=relation, **told)

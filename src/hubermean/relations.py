@@ -20,9 +20,9 @@ class Neighbors(Enum):
     True
     """
 
-    ADD_REMOVE = "add-remove"
     REPLACE_USER = "replace-user"
     REPLACE_VALUES = "replace-values"
+    ADD_REMOVE = "add-remove"
 
     @classmethod
     def parse(cls, name: str | Neighbors) -> Neighbors:
