@@ -15,14 +15,17 @@ from hubermean.auditing.worlds import Floats, Scene, finite
 from hubermean.errors import InputError
 from hubermean.groups import check_max_groups
 from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
+from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.privacy.arguments import whole, whole_positive
 from hubermean.relations import Neighbors
 from hubermean.reproduce import PaperMechanism
 from hubermean.user_table import UserTable
 
 PAPER = "paper-literal"
-PAIRS, GROUP_PAIRS = 2_000, 400
-"""How many pairs are judged if nothing is said, without groups and with them."""
+COUNT = "count"
+PAIRS, ADAPTIVE_PAIRS, GROUP_PAIRS = 2_000, 500, 400
+"""How many pairs are judged by default: of a mechanism, of an adaptive one, and with groups."""
+_LEAST_ADAPTIVE_PAIRS = 150
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
@@ -143,7 +146,8 @@ def audit(
     holds is what the proofs are for.
 
     Args:
-        mechanism: a name as for `mean`, "paper-literal", or an object of your own whose prepared form has `law`.
+        mechanism: a name as for `mean`; "count", of users or records as `per` says; "paper-literal"; or an object of
+            your own whose prepared form has `law`.
         epsilon, delta, per, neighbors: the promise.
         columns: how many value columns.
         users: how many users the worlds have; by default as few as the mechanism works with.
@@ -152,7 +156,8 @@ def audit(
             over several, and change what they hold; the records go all the way through reading and grouping.
         max_groups: how many groups a user counts in; with `groups`.
         private_keys: whether groups are chosen privately, in place of being public; with `groups`.
-        pairs: how many pairs of neighbours to judge; 2,000 if left out, 400 with `groups`.
+        pairs: how many pairs of neighbours to judge; if left out 2,000, 400 with `groups`, and for an adaptive
+            mechanism 500 over the number of columns.
         seed: of the worlds; noise is never drawn.
         progress: called with the number of pairs judged so far.
 
@@ -160,9 +165,7 @@ def audit(
     True
     """
     known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
-    chosen = PaperMechanism.from_known(known) if mechanism == PAPER else choose(mechanism, known)
-    grouped = groups is not None
-    pairs = (GROUP_PAIRS if grouped else PAIRS) if pairs is None else whole_positive("pairs", pairs)
+    pairs = None if pairs is None else whole_positive("pairs", pairs)
     columns = whole_positive("columns", columns)
     users = None if users is None else whole_positive("users", users)
     seed = whole("seed", seed)
@@ -172,6 +175,7 @@ def audit(
         )
     names = UserTable.from_means(np.zeros((1, columns))).columns
     request = Request.checked(names, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    chosen = _chosen(mechanism, known, request, grouped=groups is not None)
     if groups is not None:
         if columns != 1:
             raise InputError("an audit by group is of one column; leave columns out")
@@ -185,8 +189,9 @@ def audit(
             centre=float(centre[0]),
             reach=lengths[0],
             record_cap=known.record_cap or 1,
+            counting=mechanism == COUNT,
             per_group=None if users is None else -(-users // groups),
-            pairs=pairs,
+            pairs=pairs or GROUP_PAIRS,
             seed=seed,
             progress=progress,
         )
@@ -196,8 +201,27 @@ def audit(
         raise InputError("max_groups and private_keys are for an audit by group; give groups= as well")
     chosen.check(request)
     scene = _scene(chosen, request, known, users)
+    pairs = pairs or default_pairs(adaptive=scene.adaptive, columns=columns)
     found, judged = worst_pair(Judge(chosen, request), scene, pairs=pairs, seed=seed, progress=progress)
     return _verdict(chosen.name, request, scene.n_users, found, judged, seed)
+
+
+def default_pairs(*, adaptive: bool, columns: int) -> int:
+    """How many pairs are judged without groups; those of adaptive mechanisms take long and are made for each step."""
+    return max(ADAPTIVE_PAIRS // columns, _LEAST_ADAPTIVE_PAIRS) if adaptive else PAIRS
+
+
+def _chosen(mechanism: str | Mechanism, known: Known, request: Request, *, grouped: bool) -> Mechanism:
+    """The mechanism of a name, as a release would choose it."""
+    if mechanism == PAPER:
+        return PaperMechanism.from_known(known)
+    if mechanism != COUNT:
+        return choose(mechanism, known)
+    known.only("record_cap", of=COUNT)
+    public = request.neighbors.counts_are_public and not grouped
+    if request.per == "record" and known.record_cap is None and not public:
+        return TunedCount()
+    return Count(record_cap=known.record_cap)
 
 
 def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | None) -> Scene:
@@ -208,7 +232,7 @@ def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | No
     near = {cap - 1, cap, cap + 1, 2 * cap} - {0} if request.per == "record" else set()
     caps = tuple(sorted({1, 2, 10_000} | near))
 
-    def of(size: int) -> Scene:
+    def of(size: int, prepared: Prepared) -> Scene:
         return Scene(
             neighbors=request.neighbors,
             n_users=size,
@@ -217,6 +241,7 @@ def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | No
             centre=centre,
             units=units,
             caps=caps,
+            adaptive=prepared.is_adaptive(),
         )
 
     refusal = None
@@ -232,7 +257,7 @@ def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | No
             raise InputError(
                 "an audit compares laws: make the prepared mechanism a hubermean.mechanisms.Prepared"
             )
-        return of(size if users is not None else max(size, prepared.users_to_audit()))
+        return of(size if users is not None else max(size, prepared.users_to_audit()), prepared)
     # Pairs that are all refused from public numbers would tell nothing, and a verdict on them would sound like one.
     assert refusal is not None
     raise refusal

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from hubermean.auditing.compare import readable
+from hubermean.auditing.directed import directed_pair
 from hubermean.auditing.group_worlds import (
     GROUP,
     SHAPES,
@@ -16,28 +19,46 @@ from hubermean.auditing.group_worlds import (
     GroupPair,
     GroupScene,
     group_pair,
+    in_groups,
     varied_group_pair,
 )
 from hubermean.auditing.search import AnyJudge, Finding, worst_of
+from hubermean.auditing.worlds import Scene
 from hubermean.errors import InputError
 from hubermean.groups import Division, needs_pool, prepare_groups, settled
+from hubermean.groups.selection import KeySelection
 from hubermean.ingest import group_table
 from hubermean.laws import Law
-from hubermean.mechanisms import Mechanism, PublicFacts, Request
+from hubermean.mechanisms import Mechanism, Prepared, PublicFacts, Request
 from hubermean.relations import Neighbors
+from hubermean.user_table import UserTable
 
 _USUAL_SIZES = (0, 1, 3)
 _LEAST_GROUPS = 2
+_POOLS = (400, 1000, 3000, 10_000, 100_000)
+_FURTHER = 1.5  # times the users that show the steps of an adaptive mechanism show its search for all groups
+_MOST_RECORDS = 100  # of one user: more than anybody else has
 
 
 class GroupJudge(AnyJudge[GroupPair]):
     """What a pair of tables in groups gives away, read and prepared as a release would be."""
 
     def __init__(
-        self, mechanism: Mechanism, request: Request, scene: GroupScene, *, public_keys: bool
+        self,
+        mechanism: Mechanism,
+        request: Request,
+        scene: GroupScene,
+        *,
+        public_keys: bool,
+        counting: bool = False,
     ) -> None:
         super().__init__(request)
-        self.division = Division.of(request, max_groups=scene.max_groups, public_keys=public_keys)
+        self.division = Division.of(
+            request,
+            max_groups=scene.max_groups,
+            public_keys=public_keys,
+            delta_for="keys" if counting else "all",
+        )
         self._mechanism = settled(mechanism, self.division)
         self._scene = scene
         self._keys = [(group,) for group in scene.groups] if public_keys else None
@@ -47,6 +68,22 @@ class GroupJudge(AnyJudge[GroupPair]):
         if first is None or second is None:
             return first is second
         return first, second, {}
+
+    def users_to_audit(self) -> int | None:
+        """How many users an adaptive mechanism takes to be seen at work, its search for all groups included."""
+        if not needs_pool(self._mechanism):
+            return None
+        tuning = self.division.tuning
+        for size in _POOLS:
+            table = UserTable.from_means(np.zeros((size, 1)))
+            with suppress(InputError):
+                prepared = self._mechanism.prepare(tuning, PublicFacts.of(table, tuning.neighbors))
+                return (
+                    math.ceil(_FURTHER * prepared.users_to_audit())
+                    if isinstance(prepared, Prepared)
+                    else None
+                )
+        return _POOLS[-1]
 
     def _law(self, records: Any) -> Law | None:
         table = group_table(
@@ -76,6 +113,7 @@ def worst_group_pair(
     centre: float,
     reach: float,
     record_cap: int,
+    counting: bool,
     per_group: int | None,
     pairs: int,
     seed: int,
@@ -94,16 +132,46 @@ def worst_group_pair(
         sizes=_USUAL_SIZES,
         per_group=per_group or 0,
     )
-    judge = GroupJudge(mechanism, request, scene, public_keys=public_keys)
+    judge = GroupJudge(mechanism, request, scene, public_keys=public_keys, counting=counting)
+    users = judge.users_to_audit()
+    adaptive = users is not None
+    if per_group is None and users is not None:
+        per_group = -(-users // groups)
     if per_group is not None:
         scene = _with_sizes(scene, (per_group,))
     elif judge.division.selection is not None:
-        usual = judge.division.selection.usual_users
-        last = len(judge.division.selection.passes) - 1
-        scene = _with_sizes(scene, (*_USUAL_SIZES, usual // 2, usual, (usual + last) // 2, last - 1))
+        scene = _with_sizes(scene, (*_USUAL_SIZES, *selection_sizes(judge.division.selection)))
     rng = np.random.default_rng(seed)
-    first = (group_pair(SHAPES[number % len(SHAPES)], scene, rng) for number in range(max(pairs // 2, 1)))
+    worlds = None
+    if adaptive and per_group is not None:
+        worlds = Scene(
+            neighbors=request.neighbors,
+            n_users=per_group * groups,
+            dimension=1,
+            lengths=(reach,),
+            centre=np.array([centre]),
+            units=np.ones(1),
+            caps=(1, 2, _MOST_RECORDS),
+            adaptive=True,
+        )
+
+    edges = () if judge.division.selection is None else selection_sizes(judge.division.selection)
+
+    def shapes() -> Iterator[GroupPair]:
+        for number in range(max(pairs // 2, 1)):
+            if worlds is not None and number % 3:
+                yield in_groups(directed_pair(number, worlds, rng), scene, rng, edges)
+            else:
+                yield group_pair(SHAPES[number % len(SHAPES)], scene, rng)
+
+    first = shapes()
     return worst_of(judge, first, lambda pair: varied_group_pair(pair, scene, rng), pairs, rng, progress)
+
+
+def selection_sizes(selection: KeySelection) -> tuple[int, ...]:
+    """Numbers of users of a group at which one user more or less matters to whether it appears."""
+    usual, last = selection.usual_users, len(selection.passes) - 1
+    return tuple(sorted({0, 1, usual // 2, usual, (usual + last) // 2, last - 1}))
 
 
 def _with_sizes(scene: GroupScene, sizes: tuple[int, ...]) -> GroupScene:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.random import Generator
 
-from hubermean.auditing.worlds import finite
+from hubermean.auditing.worlds import Pair, User, finite
 from hubermean.relations import Neighbors
 
 if TYPE_CHECKING:
@@ -209,6 +209,48 @@ def group_pair(shape: str, scene: GroupScene, rng: Generator) -> GroupPair:
         members += [scene.member(rng) for _ in range(3)]
     before, after = scene.changed(shape, rng)
     return GroupPair(shape=shape, members=tuple(members), before=before, after=after)
+
+
+def in_groups(pair: Pair, scene: GroupScene, rng: Generator, sizes: Sequence[int] = ()) -> GroupPair:
+    """The users of a pair, each in one group; the one that changes is in as many as it may count in.
+
+    With `sizes` one of the groups has one of these numbers of users.
+    """
+    places = [str(scene.groups[place]) for place in rng.permutation(len(scene.groups))[: scene.max_groups]]
+    others = [group for group in scene.groups if group not in places] or places
+
+    def held(user: User | None, groups: Sequence[str]) -> Member | None:
+        if user is None:
+            return None
+        # The records of `replace-values` are as many in all.
+        return Member(
+            shares=tuple(Share(group=group, value=user.mean[0], records=user.records) for group in groups)
+        )
+
+    means, counts = pair.means[:, 0].tolist(), pair.records.tolist()
+    small, large = (
+        int(rng.choice(sizes)) if len(sizes) else 0,
+        scene.groups[1:] if len(sizes) else scene.groups,
+    )
+    members = tuple(
+        Member(
+            shares=(
+                Share(
+                    group=scene.groups[0] if number < small else large[number % len(large)],
+                    value=mean,
+                    records=count,
+                ),
+            )
+        )
+        for number, (mean, count) in enumerate(zip(means, counts, strict=True))
+    )
+    stays = rng.random() < 0.5 or len(others) < len(places)
+    return GroupPair(
+        shape=pair.shape,
+        members=members,
+        before=held(pair.before, places),
+        after=held(pair.after, places if stays else others[: len(places)]),
+    )
 
 
 def varied_group_pair(pair: GroupPair, scene: GroupScene, rng: Generator) -> GroupPair:

@@ -94,7 +94,8 @@ class Scene:
     """What is public and shapes the search: how many users, which lengths matter to the mechanism, which relation.
 
     `lengths` are thresholds, radii and the like, smallest first, in units of the column; `centre` is where the bounds
-    of each column have their middle; `caps` are numbers of records that matter.
+    of each column have their middle; `caps` are numbers of records that matter. `adaptive` says that the mechanism
+    searches for its parameters step by step, so that pairs must be made for each step.
     """
 
     neighbors: Neighbors
@@ -104,6 +105,7 @@ class Scene:
     centre: Floats
     units: Floats
     caps: tuple[int, ...]
+    adaptive: bool = False
 
     def place(self, offset: float, axis: Floats) -> Floats:
         return np.asarray(self.centre + offset * axis * self.units)
