@@ -38,7 +38,7 @@ _ROTATIONS = 4
 _LEAST_MASS = 1e-15
 _MOST_DIFFERENT = 8
 # Of stages within stages so many likely cases are looked at and so many telling ones; fewer, the deeper they lie.
-_SEEN = ((2, 2), (1, 1), (1, 0))
+_SEEN = ((2, 1), (1, 1), (1, 1), (1, 0))
 _DISCRETE_SCALE = 1000.0  # below, the steps of a discrete Gaussian law are told apart one by one
 _TAILS = 38.0  # scales, beyond which a Gaussian law has less than a float can hold
 _DISCRETE_SHIFT = 512  # below, the steps of a discrete Laplace law are told apart one by one

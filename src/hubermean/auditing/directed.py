@@ -38,7 +38,7 @@ def directed_pair(number: int, scene: Scene, rng: Generator) -> Pair:
             offsets[:inside] = 0.0
             offsets[round(0.97 * n) :] = 2.0 * second
         case "tied":  # so many tie that no spread is found at first
-            offsets[: round((0.86 + 0.12 * scanned) * n)] = 0.0
+            offsets[: round((0.853 + 0.05 * scanned) * n)] = 0.0
             offsets[round(0.995 * n) :] = 2.0 * second
         case "elsewhere":  # a user moves to the few who lie far from the others
             offsets[: max(round((0.02 + 0.1 * scanned) * n), 1)] = second
@@ -59,4 +59,6 @@ def directed_pair(number: int, scene: Scene, rng: Generator) -> Pair:
         after = None
     elif scene.neighbors is Neighbors.REPLACE_VALUES:
         after = User(mean=users[1].mean, records=own[0])
+    if rng.random() < 0.5:  # what one direction shows another may not
+        before, after = after, before
     return Pair(shape=kind, means=means, records=records.astype(np.int64), before=before, after=after)
