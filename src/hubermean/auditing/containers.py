@@ -1,0 +1,288 @@
+"""The containers that data can come in, each built from the same plain Python cells.
+
+For suites and audits that must see the whole way in, from the first byte read: the same records in a Parquet file, a
+CSV file or a pandas frame of any dtype are the same users, groups and values. Synthetic data only.
+
+Containers without types hold a mixed column as it is. Containers with types hold it in one type (`column_kind`), which
+is text where no other holds every cell exactly: the text that the cell is as an id (`identity`).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hubermean.auditing.cells import Cell, Columns, Kinds, arrow_table, identity, utf8, with_types
+
+Make = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Container:
+    """A way to hand records to `hubermean.mean`.
+
+    Attributes:
+        typed: its schema is declared, and public; else types are guessed from the content and must decide nothing.
+        query: it is what a query finds, or may be: how many users that are is not public.
+        make: `make(columns, folder)` gives the data; files are written into the folder. `make(columns, folder, kinds)`
+            fixes the kinds of columns (`column_kind`), as neighbouring data sets of one declared schema need.
+    """
+
+    name: str
+    typed: bool
+    query: bool
+    make: Make
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _parquet(columns: Columns, folder: Path, kinds: Kinds | None = None, *, files: int = 1) -> str:
+    import pyarrow.parquet as pq
+
+    table = arrow_table(columns, kinds)
+    size = -(-table.num_rows // files)
+    for number in range(files):
+        pq.write_table(table.slice(number * size, size), folder / f"records-{number}.parquet")
+    return str(folder / ("records-0.parquet" if files == 1 else "records-*.parquet"))
+
+
+def _two_files(columns: Columns, folder: Path, kinds: Kinds | None = None) -> str:
+    return _parquet(columns, folder, kinds, files=2)
+
+
+def _csv(columns: Columns, folder: Path, _: Kinds | None = None, *, ending: str = ".csv") -> str:
+    path = folder / f"records{ending}"
+    opened: Any = gzip.open if ending.endswith(".gz") else open
+    # Half a surrogate pair becomes bytes that are no UTF-8, which such a file may well hold.
+    with opened(path, "wt", encoding="utf-8", errors="surrogatepass", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        texts = [[identity(cell) for cell in cells] for cells in columns.values()]
+        writer.writerows(zip(*texts, strict=True))
+    return str(path)
+
+
+def _csv_gz(columns: Columns, folder: Path, kinds: Kinds | None = None) -> str:
+    return _csv(columns, folder, kinds, ending=".csv.gz")
+
+
+def _jsonl(columns: Columns, folder: Path, _: Kinds | None = None) -> str:
+    def member(cell: Cell) -> Any:
+        plain = isinstance(cell, bool | int | str) or (isinstance(cell, float) and math.isfinite(cell))
+        return cell if plain else identity(cell)
+
+    rows = zip(*([member(cell) for cell in cells] for cells in columns.values()), strict=True)
+    lines = [json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows]
+    path = folder / "records.jsonl"
+    path.write_text("".join(lines), encoding="utf-8")
+    return str(path)
+
+
+def _sql(columns: Columns, folder: Path, kinds: Kinds | None = None) -> Any:
+    from hubermean.ingest import sql
+
+    return sql("SELECT * FROM records", files={"records": _parquet(columns, folder, kinds)})
+
+
+# --- pandas -----------------------------------------------------------------------------------------------------------
+
+
+def _pandas(columns: Columns, _: Path, __: Kinds | None = None) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame({name: _as_inferred(list(cells)) for name, cells in columns.items()})
+
+
+def _as_inferred(cells: list[Cell]) -> Any:
+    """A column as pandas guesses it; of objects where it fails at that, as for half a surrogate pair."""
+    import pandas as pd
+
+    try:
+        return pd.Series(cells)
+    except UnicodeError:
+        return pd.Series(cells, dtype=object)
+
+
+def _pandas_object(columns: Columns, _: Path, __: Kinds | None = None) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame({name: pd.Series(list(cells), dtype=object) for name, cells in columns.items()})
+
+
+def _pandas_string(columns: Columns, _: Path, __: Kinds | None = None) -> Any:
+    import pandas as pd
+
+    kind = pd.StringDtype("python")
+    texts = {name: [identity(cell) for cell in cells] for name, cells in columns.items()}
+    return pd.DataFrame({name: pd.Series(cells, dtype=kind) for name, cells in texts.items()})
+
+
+def _pandas_nullable(columns: Columns, folder: Path, _: Kinds | None = None) -> Any:
+    return _pandas_object(columns, folder).convert_dtypes()
+
+
+def _pandas_categorical(columns: Columns, folder: Path, _: Kinds | None = None) -> Any:
+    def category(cells: Sequence[Cell]) -> list[Cell]:
+        """Cells that stay apart: to pandas 1 and True are one category. Nor does it take half a surrogate pair."""
+        types = {type(cell) for cell in cells if cell is not None}
+        if bool in types and len(types) > 1:
+            cells = [identity(cell) for cell in cells]
+        return [utf8(cell) if isinstance(cell, str) else cell for cell in cells]
+
+    held = {name: category(cells) for name, cells in columns.items()}
+    return _pandas_object(held, folder).astype("category")
+
+
+def _pandas_arrow(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    import pandas as pd
+
+    return arrow_table(columns, kinds).to_pandas(types_mapper=pd.ArrowDtype)
+
+
+# --- Polars and Arrow -------------------------------------------------------------------------------------------------
+
+
+def _polars(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    import polars as pl
+
+    return pl.DataFrame(arrow_table(columns, kinds))
+
+
+def _polars_lazy(columns: Columns, folder: Path, kinds: Kinds | None = None) -> Any:
+    return _polars(columns, folder, kinds).lazy()
+
+
+def _polars_categorical(columns: Columns, folder: Path, kinds: Kinds | None = None) -> Any:
+    import polars as pl
+
+    return _polars(columns, folder, kinds).with_columns(pl.col(pl.String).cast(pl.Categorical))
+
+
+def _arrow(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    return arrow_table(columns, kinds)
+
+
+def _arrow_dictionary(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    import pyarrow as pa
+
+    return with_types(arrow_table(columns, kinds), {pa.string(): pa.dictionary(pa.int32(), pa.string())})
+
+
+def _arrow_view(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    import pyarrow as pa
+
+    views = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
+    return with_types(arrow_table(columns, kinds), views)
+
+
+def _arrow_dataset(columns: Columns, folder: Path, kinds: Kinds | None = None) -> Any:
+    import pyarrow.dataset as ds
+
+    return ds.dataset(_parquet(columns, folder, kinds))
+
+
+def _arrow_reader(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    return arrow_table(columns, kinds).to_reader(max_chunksize=3)
+
+
+# --- DuckDB and Spark -------------------------------------------------------------------------------------------------
+
+
+def _duckdb(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    import duckdb
+
+    return duckdb.connect().from_arrow(arrow_table(columns, kinds))
+
+
+def _duckdb_enum(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    """Texts as enums of the texts that occur, in their order, as databases declare them."""
+    import duckdb
+    import pyarrow as pa
+
+    table = arrow_table(columns, kinds)
+    connection = duckdb.connect()
+    connection.register("records", table)
+    selected = []
+    for number, field in enumerate(table.schema):
+        name = '"' + field.name.replace('"', '""') + '"'
+        if pa.types.is_string(field.type):
+            members = f"SELECT DISTINCT {name} FROM records WHERE {name} IS NOT NULL ORDER BY {name}"
+            connection.execute(f"CREATE TYPE members_{number} AS ENUM ({members})")
+            name = f"CAST({name} AS members_{number}) AS {name}"
+        selected.append(name)
+    connection.execute(f"CREATE TABLE held AS SELECT {', '.join(selected)} FROM records")
+    return connection.table("held")
+
+
+def spark_session() -> Any:
+    """The session that is there, or a small one on this machine."""
+    from pyspark.sql import SparkSession
+
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.log.level": "OFF",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("containers")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _spark(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
+    import warnings
+
+    import pyarrow as pa
+
+    # Spark has no unsigned integers, and a column without a type is of little use to it.
+    table = with_types(
+        arrow_table(columns, kinds), {pa.uint64(): pa.decimal128(20, 0), pa.null(): pa.float64()}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Spark's own code about the packages it uses
+        return spark_session().createDataFrame(table).repartition(2)
+
+
+CONTAINERS: Mapping[str, Container] = MappingProxyType(
+    {
+        name: Container(name, typed, query, make)
+        for name, typed, query, make in (
+            ("parquet", True, False, _parquet),
+            ("parquet-two-files", True, False, _two_files),
+            ("csv", False, False, _csv),
+            ("csv-gz", False, False, _csv_gz),
+            ("jsonl", False, False, _jsonl),
+            ("pandas", False, False, _pandas),
+            ("pandas-object", False, False, _pandas_object),
+            ("pandas-string", False, False, _pandas_string),
+            ("pandas-nullable", False, False, _pandas_nullable),
+            ("pandas-categorical", False, False, _pandas_categorical),
+            ("pandas-arrow", False, False, _pandas_arrow),
+            ("polars", True, False, _polars),
+            ("polars-lazy", True, True, _polars_lazy),
+            ("polars-categorical", True, False, _polars_categorical),
+            ("arrow", True, False, _arrow),
+            ("arrow-dictionary", True, False, _arrow_dictionary),
+            ("arrow-view", True, False, _arrow_view),
+            ("arrow-dataset", True, True, _arrow_dataset),
+            ("arrow-reader", True, True, _arrow_reader),
+            ("duckdb", True, True, _duckdb),
+            ("duckdb-enum", True, True, _duckdb_enum),
+            ("sql", True, True, _sql),
+            ("spark", True, True, _spark),
+        )
+    }
+)
