@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from hubermean.auditing.group_audit import worst_group_pair
+from hubermean.auditing.handover import MOST_RECORDS, Handover
 from hubermean.auditing.search import AnyPair, Finding, Judge, worst_pair
 from hubermean.auditing.worlds import Floats, Scene, finite
 from hubermean.errors import InputError
-from hubermean.groups import check_max_groups
-from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
+from hubermean.groups import check_max_groups, needs_pool
+from hubermean.mechanisms import Auto, Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
 from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.privacy.arguments import whole, whole_positive
 from hubermean.relations import Neighbors
@@ -23,9 +24,11 @@ from hubermean.user_table import UserTable
 
 PAPER = "paper-literal"
 COUNT = "count"
-PAIRS, ADAPTIVE_PAIRS, GROUP_PAIRS = 2_000, 500, 400
-"""How many pairs are judged by default: of a mechanism, of an adaptive one, and with groups."""
-_LEAST_ADAPTIVE_PAIRS = 150
+PAIRS, ADAPTIVE_PAIRS = 2_000, 400
+"""How many pairs are judged by default: of a mechanism, and of an adaptive one."""
+GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
+"""The same with groups, and at most through a container."""
+_LEAST_ADAPTIVE_PAIRS = 120
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
@@ -134,6 +137,7 @@ def audit(
     groups: int | None = None,
     max_groups: int = 1,
     private_keys: bool = False,
+    container: str | None = None,
     pairs: int | None = None,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
@@ -156,8 +160,10 @@ def audit(
             over several, and change what they hold; the records go all the way through reading and grouping.
         max_groups: how many groups a user counts in; with `groups`.
         private_keys: whether groups are chosen privately, in place of being public; with `groups`.
-        pairs: how many pairs of neighbours to judge; if left out 2,000, 400 with `groups`, and for an adaptive
-            mechanism 500 over the number of columns.
+        container: hand both data sets of every pair over as records in this container, such as "csv", "pandas" or
+            "spark" (`hubermean.auditing.CONTAINERS`), and read them as a release would.
+        pairs: how many pairs of neighbours to judge; if left out 2,000, 400 with `groups`; for an adaptive
+            mechanism 400 over the number of columns, 150 with `groups`; at most 100 through a container.
         seed: of the worlds; noise is never drawn.
         progress: called with the number of pairs judged so far.
 
@@ -173,6 +179,7 @@ def audit(
         raise InputError(
             f"columns may be at most {MOST_COLUMNS:,} and users at most {MOST_USERS:,} in an audit"
         )
+    handover = None if container is None else Handover.named(container)
     names = UserTable.from_means(np.zeros((1, columns))).columns
     request = Request.checked(names, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
     chosen = _chosen(mechanism, known, request, grouped=groups is not None)
@@ -180,6 +187,7 @@ def audit(
         if columns != 1:
             raise InputError("an audit by group is of one column; leave columns out")
         lengths, centre, _ = _lengths(chosen, known, columns)
+        adaptive = needs_pool(chosen) or (isinstance(chosen, Auto) and known.bounds is None)
         found_in_groups, judged = worst_group_pair(
             chosen,
             request,
@@ -191,24 +199,35 @@ def audit(
             record_cap=known.record_cap or 1,
             counting=mechanism == COUNT,
             per_group=None if users is None else -(-users // groups),
-            pairs=pairs or GROUP_PAIRS,
+            handover=handover,
+            pairs=pairs or default_pairs(adaptive=adaptive, grouped=True, container=container),
             seed=seed,
             progress=progress,
         )
+        if handover is not None:
+            handover.check()
         size = len(found_in_groups.pair.members) + 1
         return _verdict(f"{chosen.name}, {groups} groups", request, size, found_in_groups, judged, seed)
     if max_groups != 1 or private_keys:
         raise InputError("max_groups and private_keys are for an audit by group; give groups= as well")
     chosen.check(request)
-    scene = _scene(chosen, request, known, users)
-    pairs = pairs or default_pairs(adaptive=scene.adaptive, columns=columns)
-    found, judged = worst_pair(Judge(chosen, request), scene, pairs=pairs, seed=seed, progress=progress)
+    scene = _scene(chosen, request, known, users, most_records=None if handover is None else MOST_RECORDS)
+    pairs = pairs or default_pairs(adaptive=scene.adaptive, columns=columns, container=container)
+    judge = Judge(chosen, request, handover)
+    found, judged = worst_pair(judge, scene, pairs=pairs, seed=seed, progress=progress)
+    if handover is not None:
+        handover.check()
     return _verdict(chosen.name, request, scene.n_users, found, judged, seed)
 
 
-def default_pairs(*, adaptive: bool, columns: int) -> int:
-    """How many pairs are judged without groups; those of adaptive mechanisms take long and are made for each step."""
-    return max(ADAPTIVE_PAIRS // columns, _LEAST_ADAPTIVE_PAIRS) if adaptive else PAIRS
+def default_pairs(
+    *, adaptive: bool, columns: int = 1, grouped: bool = False, container: str | None = None
+) -> int:
+    """How many pairs are judged; those of adaptive mechanisms take longer, and are made for each step."""
+    pairs = GROUP_PAIRS if grouped else PAIRS
+    if adaptive:
+        pairs = ADAPTIVE_GROUP_PAIRS if grouped else max(ADAPTIVE_PAIRS // columns, _LEAST_ADAPTIVE_PAIRS)
+    return pairs if container is None else min(pairs, CONTAINER_PAIRS)
 
 
 def _chosen(mechanism: str | Mechanism, known: Known, request: Request, *, grouped: bool) -> Mechanism:
@@ -224,13 +243,15 @@ def _chosen(mechanism: str | Mechanism, known: Known, request: Request, *, group
     return Count(record_cap=known.record_cap)
 
 
-def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | None) -> Scene:
+def _scene(
+    mechanism: Mechanism, request: Request, known: Known, users: int | None, *, most_records: int | None
+) -> Scene:
     lengths, centre, units = _lengths(mechanism, known, len(request.columns))
     own_cap: Any = getattr(mechanism, "record_cap", None)
     cap = known.record_cap or (own_cap if isinstance(own_cap, int) and own_cap > 0 else 1)
     # Numbers of records that should not matter (`per="user"`) are varied as well: they might.
     near = {cap - 1, cap, cap + 1, 2 * cap} - {0} if request.per == "record" else set()
-    caps = tuple(sorted({1, 2, 10_000} | near))
+    caps = tuple(sorted({min(count, most_records or count) for count in {1, 2, 10_000} | near}))
 
     def of(size: int, prepared: Prepared) -> Scene:
         return Scene(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,15 @@ from hubermean.auditing.directed import directed_pair
 from hubermean.auditing.group_worlds import (
     GROUP,
     SHAPES,
-    USER,
-    VALUE,
     GroupPair,
     GroupScene,
     group_pair,
     in_groups,
     varied_group_pair,
 )
+from hubermean.auditing.handover import MOST_RECORDS, Handover
 from hubermean.auditing.search import AnyJudge, Finding, worst_of
-from hubermean.auditing.worlds import Scene
+from hubermean.auditing.worlds import USER, VALUE, Scene
 from hubermean.errors import InputError
 from hubermean.groups import Division, needs_pool, prepare_groups, settled
 from hubermean.groups.selection import KeySelection
@@ -51,6 +51,7 @@ class GroupJudge(AnyJudge[GroupPair]):
         *,
         public_keys: bool,
         counting: bool = False,
+        handover: Handover | None = None,
     ) -> None:
         super().__init__(request)
         self.division = Division.of(
@@ -61,10 +62,17 @@ class GroupJudge(AnyJudge[GroupPair]):
         )
         self._mechanism = settled(mechanism, self.division)
         self._scene = scene
+        self._handover = handover
         self._keys = [(group,) for group in scene.groups] if public_keys else None
 
     def laws(self, pair: GroupPair) -> tuple[Law, Law, Mapping[str, float]] | bool:
-        first, second = (self._law(records) for records in pair.records())
+        if self._handover is None:
+            return self._laws(*pair.records())
+        with self._handover.of(*pair.columns(self._handover)) as data:
+            return self._laws(*data)
+
+    def _laws(self, *data: Any) -> tuple[Law, Law, Mapping[str, float]] | bool:
+        first, second = (self._law(records) for records in data)
         if first is None or second is None:
             return first is second
         return first, second, {}
@@ -86,8 +94,8 @@ class GroupJudge(AnyJudge[GroupPair]):
         return _POOLS[-1]
 
     def _law(self, records: Any) -> Law | None:
-        table = group_table(
-            records,
+        reader = partial(
+            group_table,
             user=[USER],
             value=[VALUE],
             by=[GROUP],
@@ -95,6 +103,9 @@ class GroupJudge(AnyJudge[GroupPair]):
             max_groups=self._scene.max_groups,
             pooled=needs_pool(self._mechanism),
         )
+        table = reader(records) if self._handover is None else self._handover.read(reader, records)
+        if table is None:
+            return None
         facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
         pool = None if table.pool is None else PublicFacts.of(table.pool, self.division.tuning.neighbors)
         try:
@@ -115,6 +126,7 @@ def worst_group_pair(
     record_cap: int,
     counting: bool,
     per_group: int | None,
+    handover: Handover | None,
     pairs: int,
     seed: int,
     progress: Callable[[int], None] | None,
@@ -122,17 +134,22 @@ def worst_group_pair(
     """The worst pair found among moves of one user between groups, and how many pairs were judged."""
     if groups < _LEAST_GROUPS:
         raise InputError(f"groups must be at least {_LEAST_GROUPS}, or nobody could move between them")
+    most = _MOST_RECORDS if handover is None else MOST_RECORDS
     scene = GroupScene(
         neighbors=request.neighbors,
         groups=tuple(f"g{number}" for number in range(groups)),
         max_groups=max_groups,
         centre=centre,
         reach=reach,
-        counts=tuple(sorted({1, 2, record_cap, record_cap + 1, 4 * record_cap})),
+        counts=tuple(
+            sorted({min(count, most) for count in (1, 2, record_cap, record_cap + 1, 4 * record_cap)})
+        ),
         sizes=_USUAL_SIZES,
         per_group=per_group or 0,
     )
-    judge = GroupJudge(mechanism, request, scene, public_keys=public_keys, counting=counting)
+    judge = GroupJudge(
+        mechanism, request, scene, public_keys=public_keys, counting=counting, handover=handover
+    )
     users = judge.users_to_audit()
     adaptive = users is not None
     if per_group is None and users is not None:
@@ -151,7 +168,7 @@ def worst_group_pair(
             lengths=(reach,),
             centre=np.array([centre]),
             units=np.ones(1),
-            caps=(1, 2, _MOST_RECORDS),
+            caps=(1, 2, most),
             adaptive=True,
         )
 

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.random import Generator
 
-from hubermean.auditing.worlds import Pair, User, finite
+from hubermean.auditing.worlds import USER, VALUE, Pair, User, finite
 from hubermean.relations import Neighbors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-USER, GROUP, VALUE = "user", "group", "value"
+    from hubermean.auditing.cells import Columns
+    from hubermean.auditing.handover import Handover
+
+GROUP = "group"
 ELSEWHERE = "elsewhere"
 _NO_GROUP = None
 SHAPES = ("moved", "split", "values", "counts", "anything", "alone")
@@ -69,19 +72,28 @@ class GroupPair:
         """Both data sets as records, the way a caller would hand them over."""
         return self._with(self.before), self._with(self.after)
 
+    def columns(self, handover: Handover | None = None) -> tuple[Columns, Columns]:
+        """The same as plain cells, for a container."""
+        return self._columns(self.before, handover), self._columns(self.after, handover)
+
     def _with(self, changed: Member | None) -> pa.Table:
         import pyarrow as pa
 
+        schema = pa.schema([(USER, pa.int64()), (GROUP, pa.string()), (VALUE, pa.float64())])
+        return pa.table(self._columns(changed, None), schema=schema)
+
+    def _columns(self, changed: Member | None, handover: Handover | None) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {USER: [], GROUP: [], VALUE: []}
         # The changed user has one id in both, and it is not the last: places must not matter.
-        everyone = [(0, changed), *enumerate(self.members, start=1)]
+        first = 0 if handover is None else handover.changed_user(0)
+        everyone: list[tuple[Any, Member | None]] = [(first, changed), *enumerate(self.members, start=1)]
         for user, member in everyone:
             for share in member.shares if member is not None else ():
+                value = share.value if handover is None else handover.cell(share.value, changed=user == first)
                 columns[USER] += [user] * share.records
                 columns[GROUP] += [share.group] * share.records
-                columns[VALUE] += [share.value] * share.records
-        schema = pa.schema([(USER, pa.int64()), (GROUP, pa.string()), (VALUE, pa.float64())])
-        return pa.table(columns, schema=schema)
+                columns[VALUE] += [value] * share.records
+        return columns
 
     def summary(self) -> str:
         groups = Counter(share.group or "no group" for member in self.members for share in member.shares)

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -17,13 +18,15 @@ import numpy as np
 from hubermean.auditing.chains import chain_of, weakest_link
 from hubermean.auditing.compare import compare, readable
 from hubermean.auditing.directed import directed_pair
+from hubermean.auditing.handover import Handover
 from hubermean.auditing.loss import Loss
 from hubermean.auditing.steps import shares_of_claims
-from hubermean.auditing.worlds import SHAPES, Pair, Scene, pair_of, varied
+from hubermean.auditing.worlds import SHAPES, USER, Pair, Scene, pair_of, varied
 from hubermean.errors import InputError
+from hubermean.ingest import user_table
 from hubermean.laws import Claim, Law
 from hubermean.mechanisms import Mechanism, Prepared, PublicFacts, Request
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable, UserTable
 
 TOLERANCE = 1e-6
 """What the arithmetic of an audit may be off by, relative to the promise."""
@@ -130,12 +133,23 @@ class AnyJudge(ABC, Generic[P]):
 class Judge(AnyJudge[Pair]):
     """Computes what a pair gives away under a mechanism and its promise."""
 
-    def __init__(self, mechanism: Mechanism, request: Request) -> None:
+    def __init__(self, mechanism: Mechanism, request: Request, handover: Handover | None = None) -> None:
         super().__init__(request)
         self._mechanism = mechanism
+        self._handover = handover
 
     def laws(self, pair: Pair) -> tuple[Law, Law, Mapping[str, float]] | bool:
-        tables = pair.tables()
+        if self._handover is None:
+            return self._laws(*pair.tables())
+        first, second = pair.columns(self._handover)
+        with self._handover.of(first, second) as data:
+            reader = partial(user_table, user=USER, value=[*first][1:])
+            one, two = (self._handover.read(reader, each) for each in data)
+            if one is None or two is None:
+                return one is two
+            return self._laws(one, two)
+
+    def _laws(self, *tables: PrivateTable) -> tuple[Law, Law, Mapping[str, float]] | bool:
         first, second = (self._prepared(table) for table in tables)
         if first is None or second is None:
             return first is second
@@ -155,7 +169,7 @@ class Judge(AnyJudge[Pair]):
         epsilon = max(min(users * self._request.epsilon, _MOST_CHAINED), self._request.epsilon)
         return max(_score(compare(*pair), epsilon, self._request.delta) for pair in (laws, laws[::-1]))
 
-    def _prepared(self, table: UserTable) -> Prepared | None:
+    def _prepared(self, table: PrivateTable) -> Prepared | None:
         try:
             return self._mechanism.prepare(self._request, PublicFacts.of(table, self._request.neighbors))
         except InputError:
