@@ -9,7 +9,8 @@ import pytest
 
 import hubermean as hm
 from group_records import RELATIONS
-from hubermean.auditing.group_worlds import GROUP, USER, VALUE
+from hubermean.auditing.group_worlds import GROUP
+from hubermean.auditing.worlds import USER, VALUE
 from hubermean.groups import Division
 from hubermean.groups.selection import KeySelection
 from hubermean.ingest.group_query import GroupQuery

@@ -1,5 +1,6 @@
 """Audits: the exact privacy loss of a mechanism on adversarial neighbours. Synthetic data only."""
 
-from hubermean.auditing.audit import GROUP_PAIRS, PAIRS, Audit, audit
+from hubermean.auditing.audit import Audit, audit, default_pairs
+from hubermean.auditing.containers import CONTAINERS
 
-__all__ = ["GROUP_PAIRS", "PAIRS", "Audit", "audit"]
+__all__ = ["CONTAINERS", "Audit", "audit", "default_pairs"]

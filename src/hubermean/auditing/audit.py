@@ -10,19 +10,25 @@ from typing import Any
 import numpy as np
 
 from hubermean.auditing.group_audit import worst_group_pair
+from hubermean.auditing.handover import MOST_RECORDS, Handover
 from hubermean.auditing.search import AnyPair, Finding, Judge, worst_pair
 from hubermean.auditing.worlds import Floats, Scene, finite
 from hubermean.errors import InputError
-from hubermean.groups import check_max_groups
-from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
+from hubermean.groups import check_max_groups, needs_pool
+from hubermean.mechanisms import Auto, Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
+from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.privacy.arguments import whole, whole_positive
 from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 from hubermean.reproduce import PaperMechanism
 from hubermean.user_table import UserTable
 
 PAPER = "paper-literal"
-PAIRS, GROUP_PAIRS = 2_000, 400
-"""How many pairs are judged if nothing is said, without groups and with them."""
+COUNT = "count"
+PAIRS, ADAPTIVE_PAIRS = 2_000, 400
+"""How many pairs are judged by default: of a mechanism, and of an adaptive one."""
+GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
+"""The same with groups, and at most through a container."""
+_LEAST_ADAPTIVE_PAIRS = 120
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
@@ -131,6 +137,7 @@ def audit(
     groups: int | None = None,
     max_groups: int = 1,
     private_keys: bool = False,
+    container: str | None = None,
     pairs: int | None = None,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
@@ -143,7 +150,8 @@ def audit(
     holds is what the proofs are for.
 
     Args:
-        mechanism: a name as for `mean`, "paper-literal", or an object of your own whose prepared form has `law`.
+        mechanism: a name as for `mean`; "count", of users or records as `per` says; "paper-literal"; or an object of
+            your own whose prepared form has `law`.
         epsilon, delta, per, neighbors: the promise.
         columns: how many value columns.
         users: how many users the worlds have; by default as few as the mechanism works with.
@@ -152,7 +160,10 @@ def audit(
             over several, and change what they hold; the records go all the way through reading and grouping.
         max_groups: how many groups a user counts in; with `groups`.
         private_keys: whether groups are chosen privately, in place of being public; with `groups`.
-        pairs: how many pairs of neighbours to judge; 2,000 if left out, 400 with `groups`.
+        container: hand both data sets of every pair over as records in this container, such as "csv", "pandas" or
+            "spark" (`hubermean.auditing.CONTAINERS`), and read them as a release would.
+        pairs: how many pairs of neighbours to judge; if left out 2,000, 400 with `groups`; for an adaptive
+            mechanism 400 over the number of columns, 150 with `groups`; at most 100 through a container.
         seed: of the worlds; noise is never drawn.
         progress: called with the number of pairs judged so far.
 
@@ -160,9 +171,7 @@ def audit(
     True
     """
     known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
-    chosen = PaperMechanism.from_known(known) if mechanism == PAPER else choose(mechanism, known)
-    grouped = groups is not None
-    pairs = (GROUP_PAIRS if grouped else PAIRS) if pairs is None else whole_positive("pairs", pairs)
+    pairs = None if pairs is None else whole_positive("pairs", pairs)
     columns = whole_positive("columns", columns)
     users = None if users is None else whole_positive("users", users)
     seed = whole("seed", seed)
@@ -170,12 +179,15 @@ def audit(
         raise InputError(
             f"columns may be at most {MOST_COLUMNS:,} and users at most {MOST_USERS:,} in an audit"
         )
+    handover = None if container is None else Handover.named(container)
     names = UserTable.from_means(np.zeros((1, columns))).columns
     request = Request.checked(names, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    chosen = _chosen(mechanism, known, request, grouped=groups is not None)
     if groups is not None:
         if columns != 1:
             raise InputError("an audit by group is of one column; leave columns out")
         lengths, centre, _ = _lengths(chosen, known, columns)
+        adaptive = needs_pool(chosen) or (isinstance(chosen, Auto) and known.bounds is None)
         found_in_groups, judged = worst_group_pair(
             chosen,
             request,
@@ -185,30 +197,63 @@ def audit(
             centre=float(centre[0]),
             reach=lengths[0],
             record_cap=known.record_cap or 1,
+            counting=mechanism == COUNT,
             per_group=None if users is None else -(-users // groups),
-            pairs=pairs,
+            handover=handover,
+            pairs=pairs or default_pairs(adaptive=adaptive, grouped=True, container=container),
             seed=seed,
             progress=progress,
         )
+        if handover is not None:
+            handover.check()
         size = len(found_in_groups.pair.members) + 1
         return _verdict(f"{chosen.name}, {groups} groups", request, size, found_in_groups, judged, seed)
     if max_groups != 1 or private_keys:
         raise InputError("max_groups and private_keys are for an audit by group; give groups= as well")
     chosen.check(request)
-    scene = _scene(chosen, request, known, users)
-    found, judged = worst_pair(Judge(chosen, request), scene, pairs=pairs, seed=seed, progress=progress)
+    scene = _scene(chosen, request, known, users, most_records=None if handover is None else MOST_RECORDS)
+    pairs = pairs or default_pairs(adaptive=scene.adaptive, columns=columns, container=container)
+    judge = Judge(chosen, request, handover)
+    found, judged = worst_pair(judge, scene, pairs=pairs, seed=seed, progress=progress)
+    if handover is not None:
+        handover.check()
     return _verdict(chosen.name, request, scene.n_users, found, judged, seed)
 
 
-def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | None) -> Scene:
+def default_pairs(
+    *, adaptive: bool, columns: int = 1, grouped: bool = False, container: str | None = None
+) -> int:
+    """How many pairs are judged; those of adaptive mechanisms take longer, and are made for each step."""
+    pairs = GROUP_PAIRS if grouped else PAIRS
+    if adaptive:
+        pairs = ADAPTIVE_GROUP_PAIRS if grouped else max(ADAPTIVE_PAIRS // columns, _LEAST_ADAPTIVE_PAIRS)
+    return pairs if container is None else min(pairs, CONTAINER_PAIRS)
+
+
+def _chosen(mechanism: str | Mechanism, known: Known, request: Request, *, grouped: bool) -> Mechanism:
+    """The mechanism of a name, as a release would choose it."""
+    if mechanism == PAPER:
+        return PaperMechanism.from_known(known)
+    if mechanism != COUNT:
+        return choose(mechanism, known)
+    known.only("record_cap", of=COUNT)
+    public = request.neighbors.counts_are_public and not grouped
+    if request.per == "record" and known.record_cap is None and not public:
+        return TunedCount()
+    return Count(record_cap=known.record_cap)
+
+
+def _scene(
+    mechanism: Mechanism, request: Request, known: Known, users: int | None, *, most_records: int | None
+) -> Scene:
     lengths, centre, units = _lengths(mechanism, known, len(request.columns))
     own_cap: Any = getattr(mechanism, "record_cap", None)
     cap = known.record_cap or (own_cap if isinstance(own_cap, int) and own_cap > 0 else 1)
     # Numbers of records that should not matter (`per="user"`) are varied as well: they might.
     near = {cap - 1, cap, cap + 1, 2 * cap} - {0} if request.per == "record" else set()
-    caps = tuple(sorted({1, 2, 10_000} | near))
+    caps = tuple(sorted({min(count, most_records or count) for count in {1, 2, 10_000} | near}))
 
-    def of(size: int) -> Scene:
+    def of(size: int, prepared: Prepared) -> Scene:
         return Scene(
             neighbors=request.neighbors,
             n_users=size,
@@ -217,6 +262,7 @@ def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | No
             centre=centre,
             units=units,
             caps=caps,
+            adaptive=prepared.is_adaptive(),
         )
 
     refusal = None
@@ -232,7 +278,7 @@ def _scene(mechanism: Mechanism, request: Request, known: Known, users: int | No
             raise InputError(
                 "an audit compares laws: make the prepared mechanism a hubermean.mechanisms.Prepared"
             )
-        return of(size if users is not None else max(size, prepared.users_to_audit()))
+        return of(size if users is not None else max(size, prepared.users_to_audit()), prepared)
     # Pairs that are all refused from public numbers would tell nothing, and a verdict on them would sound like one.
     assert refusal is not None
     raise refusal

@@ -7,13 +7,14 @@ the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
 
 from hubermean.auditing.worlds import SHAPES, Floats, Integers, Pair, Scene, User, pair_of
+from hubermean.laws import Law
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
 
@@ -61,18 +62,24 @@ def chain_of(number: int, scene: Scene, rng: Generator) -> Chain:
     return Chain(shape=shape, here=(here.means, here.records), there=(there.means, records))
 
 
-def weakest_link(
-    chain: Chain, apart: Callable[[UserTable, UserTable, int], float], rng: Generator
-) -> Pair | None:
-    """A link where most is given away, by bisection; `apart` judges two data sets that so many users tell apart."""
+class Scale(Protocol):
+    """Makes the law of a data set, and says how far those of two are apart that so many users tell apart."""
+
+    def law(self, table: UserTable) -> Law | None: ...
+
+    def apart(self, first: Law | None, second: Law | None, users: int) -> float: ...
+
+
+def weakest_link(chain: Chain, scale: Scale, rng: Generator) -> Pair | None:
+    """A link where most is given away, by bisection."""
     low, high = 0, len(chain)
     if high == 0:
         return None
-    first, last = chain.table(low), chain.table(high)
+    first, last = scale.law(chain.table(low)), scale.law(chain.table(high))
     while high - low > 1:
         middle = (low + high) // 2
-        between = chain.table(middle)
-        left, right = apart(first, between, middle - low), apart(between, last, high - middle)
+        between = scale.law(chain.table(middle))
+        left, right = scale.apart(first, between, middle - low), scale.apart(between, last, high - middle)
         if left > right or (left == right and rng.random() < 0.5):
             high, last = middle, between
         else:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubermean.auditing.loss import (
     EVERYTHING,
@@ -35,7 +38,7 @@ _ROTATIONS = 4
 _LEAST_MASS = 1e-15
 _MOST_DIFFERENT = 8
 # Of stages within stages so many likely cases are looked at and so many telling ones; fewer, the deeper they lie.
-_NESTED_CASES = 4
+_SEEN = ((2, 1), (1, 1), (1, 1), (1, 0))
 _DISCRETE_SCALE = 1000.0  # below, the steps of a discrete Gaussian law are told apart one by one
 _TAILS = 38.0  # scales, beyond which a Gaussian law has less than a float can hold
 _DISCRETE_SHIFT = 512  # below, the steps of a discrete Laplace law are told apart one by one
@@ -59,38 +62,74 @@ def compare(first: Law, second: Law, *, depth: int = 0) -> Loss:
             return independent([compare(*pair, depth=depth) for pair in zip(mine, theirs, strict=True)])
         case Staged(), Staged():
             return _staged(first, second, depth)
+        case Selection(), Selection() if first.bits == second.bits:
+            found = list(_selections(first, second))
+            unmatched = math.fsum(mass for _, mass, loss in found if loss == math.inf)
+            told = _atoms([one for one in found if one[2] < math.inf]) or NOTHING
+            return replace(told, unmatched=unmatched)
     return EVERYTHING
 
 
 def readable(law: Law) -> Law:
-    """The same law with its parts made once, so that it can be compared more than once."""
-    return Independent(parts=list(law.parts)) if isinstance(law, Independent) else law
+    """The same law with every part made once, so that it can be compared more than once, also where draws lead."""
+    match law:
+        case Independent():
+            return replace(law, parts=[readable(part) for part in law.parts])
+        case Gate():
+            return replace(law, inner=readable(law.inner))
+        case Staged():
+            made: dict[str, Law] = {}
+            then = law.then
+
+            def remembered(outcome: Any) -> Law:
+                key = repr(outcome)
+                if key not in made:
+                    made[key] = readable(then(outcome))
+                return made[key]
+
+            return Staged(first=law.first, then=remembered)
+    return law
 
 
 def _choices(first: Choice, second: Choice) -> Atoms:
     """Runs cut at the ends of both, so that each piece has one cost under either."""
-    pieces = list(_pieces(first, second))
-    if not pieces:
+    pieces = _Pieces.of(first, second)
+    if pieces is None:
         return EVERYTHING
-    sizes, mine, theirs = (np.array(one) for one in zip(*pieces, strict=True))
-    with np.errstate(under="ignore"):
-        return Atoms(values=mine - theirs, masses=sizes * np.exp(mine))
+    return Atoms(values=pieces.losses, masses=pieces.masses)
 
 
-def _pieces(first: Choice, second: Choice) -> Iterator[tuple[float, float, float]]:
-    """(size, log probability of each candidate under the first, under the second); none if the candidates differ."""
-    ends = [np.cumsum(law.sizes) for law in (first, second)]
-    if ends[0][-1] != ends[1][-1]:
-        return
-    cuts = np.union1d(*ends)
-    sizes = np.diff(cuts, prepend=0).astype(np.float64)
-    logs = []
-    for law, own_ends in zip((first, second), ends, strict=True):
-        rate = float(law.rate)
-        exponents = -rate * (law.costs - law.costs.min())
-        normaliser = math.log(float(law.sizes.astype(np.float64) @ np.exp(exponents)))
-        logs.append((exponents - normaliser)[np.searchsorted(own_ends, cuts)])
-    yield from zip(sizes.tolist(), logs[0].tolist(), logs[1].tolist(), strict=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Pieces:
+    """Runs of candidates that have one probability under each of two choices."""
+
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    masses: Floats  # of a whole run, under the first
+    losses: Floats
+
+    @classmethod
+    def of(cls, first: Choice, second: Choice) -> _Pieces | None:
+        """None if the candidates differ."""
+        ends = [np.cumsum(law.sizes) for law in (first, second)]
+        if ends[0][-1] != ends[1][-1]:
+            return None
+        cuts = np.union1d(*ends)
+        sizes = np.diff(cuts, prepend=0)
+        logs = []
+        with np.errstate(under="ignore"):
+            for law, own_ends in zip((first, second), ends, strict=True):
+                exponents = -float(law.rate) * (law.costs - law.costs.min())
+                normaliser = math.log(float(law.sizes.astype(np.float64) @ np.exp(exponents)))
+                logs.append((exponents - normaliser)[np.searchsorted(own_ends, cuts)])
+            masses = sizes * np.exp(logs[0])
+        return cls(starts=cuts - sizes, sizes=sizes, masses=masses, losses=logs[0] - logs[1])
+
+
+def range_of(first: Choice, second: Choice) -> float:
+    """The largest less the least log-ratio: what bounded range bounds; infinite if the candidates differ."""
+    pieces = _Pieces.of(first, second)
+    return math.inf if pieces is None else float(np.ptp(pieces.losses))
 
 
 def _sums(first: NoisySum, second: NoisySum) -> Loss:
@@ -179,62 +218,124 @@ def _gates(first: Gate, second: Gate, depth: int) -> Cases:
     return Cases(cases=cases, unmatched=unmatched)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcomes:
+    """What a first draw may show: the outcomes at which what follows is compared, and the loss of all others.
+
+    `seen` has (outcome, its probability or that of those it stands for, ln of the ratio). The others count with what
+    they tell by themselves, which is at most what they and all that follows tell.
+    """
+
+    seen: list[tuple[Any, float, float]]
+    others: Atoms | None = None
+
+    def depth_after(self, depth: int) -> int:
+        """A draw with one outcome is no stage."""
+        return depth + (len(self.seen) > 1)
+
+
+def outcomes_of(first: Staged, second: Staged, depth: int) -> Outcomes | None:
+    """The likely outcomes of the first draws, and those that tell most: the fewer, the deeper the stages lie.
+
+    None where the first draws have no outcomes in common.
+    """
+    one, two = first.first, second.first
+    likely, telling = _SEEN[min(depth, len(_SEEN) - 1)]
+    if isinstance(one, Choice) and isinstance(two, Choice):
+        pieces = _Pieces.of(one, two)
+        if pieces is None:
+            return None
+        usual = int(pieces.starts[int(np.argmax(pieces.masses))])
+        if depth == 0 and not isinstance(first.then(usual), Staged | Independent):
+            likely = telling = len(pieces.masses)
+        return _of_choice(pieces, likely, telling)
+    found = list(_outcomes(one, two))
+    if not found:
+        return None
+    if len(found) <= likely + telling:
+        return Outcomes(seen=found)
+    found.sort(key=lambda outcome: -outcome[1])
+    rest = sorted(found[likely:], key=lambda outcome: -outcome[2])
+    return Outcomes(seen=found[:likely] + rest[:telling], others=_atoms(rest[telling:]))
+
+
+def _of_choice(pieces: _Pieces, likely: int, telling: int) -> Outcomes:
+    """Of every run that is seen one candidate, or several if all runs are seen."""
+    possible = np.flatnonzero(pieces.masses > _LEAST_MASS)
+    by_mass = possible[np.argsort(-pieces.masses[possible], kind="stable")]
+    rest = by_mass[likely:]
+    rest = rest[np.argsort(-pieces.losses[rest], kind="stable")]
+    seen, others = np.concatenate([by_mass[:likely], rest[:telling]]), rest[telling:]
+    several = _CANDIDATES_PER_RUN if not len(others) else 1
+    outcomes: list[tuple[Any, float, float]] = []
+    for piece in seen.tolist():
+        size, start = int(pieces.sizes[piece]), int(pieces.starts[piece])
+        count = min(size, several)
+        places = [start + (size - 1) // 2] if count == 1 else np.linspace(0, size - 1, count) + start
+        for place in places:
+            outcomes.append((int(place), float(pieces.masses[piece]) / count, float(pieces.losses[piece])))
+    return Outcomes(
+        seen=outcomes,
+        others=Atoms(values=pieces.losses[others], masses=pieces.masses[others]) if len(others) else None,
+    )
+
+
+def _atoms(outcomes: list[tuple[Any, float, float]]) -> Atoms | None:
+    if not outcomes:
+        return None
+    return Atoms(
+        values=np.array([loss for _, _, loss in outcomes]), masses=np.array([mass for _, mass, _ in outcomes])
+    )
+
+
 def _staged(first: Staged, second: Staged, depth: int) -> Loss:
-    """Case by case. Of stages within stages some are looked at: the likely, and those that tell most."""
-    outcomes = list(_outcomes(first.first, second.first))
-    seen = max(_NESTED_CASES >> depth, 1)
-    if len(outcomes) > 2 * seen:
-        likely = sorted(outcomes, key=lambda one: -one[1])
-        if depth == 0 and not isinstance(first.then(likely[0][0]), Staged | Independent):
-            seen = len(outcomes)
-        telling = sorted(likely[seen:], key=lambda one: -one[2])
-        outcomes = likely[:seen] + telling[:seen]
+    """Case by case, as far as cases are looked at."""
+    outcomes = outcomes_of(first, second, depth)
+    if outcomes is None:
+        return EVERYTHING
     cases = [
-        Case(mass=mass, loss=loss, then=compare(first.then(outcome), second.then(outcome), depth=depth + 1))
-        for outcome, mass, loss in outcomes
+        Case(
+            mass=mass,
+            loss=loss,
+            then=compare(first.then(outcome), second.then(outcome), depth=outcomes.depth_after(depth)),
+        )
+        for outcome, mass, loss in outcomes.seen
         if loss < math.inf
     ]
-    unmatched = math.fsum(mass for _, mass, loss in outcomes if loss == math.inf)
-    return Cases(cases=cases, unmatched=unmatched) if outcomes else EVERYTHING
+    if outcomes.others is not None:
+        cases.append(Case(mass=1.0, loss=0.0, then=outcomes.others))
+    unmatched = math.fsum(mass for _, mass, loss in outcomes.seen if loss == math.inf)
+    return Cases(cases=cases, unmatched=unmatched)
 
 
-def _outcomes(first: Law, second: Law) -> Iterator[tuple[object, float, float]]:
+def _outcomes(first: Law, second: Law) -> Iterator[tuple[Any, float, float]]:
     """(outcome, its probability or that of those it stands for, ln of the ratio) of a first draw."""
     match first, second:
         case Uniform(), Uniform() if first.limit == second.limit:
             seen = min(first.limit, _ROTATIONS)
             for number in range(seen):
                 yield number * (first.limit // seen), 1.0 / seen, 0.0
-        case Choice(), Choice():
-            start = 0
-            for size, mine, theirs in _pieces(first, second):
-                count = min(int(size), _CANDIDATES_PER_RUN)
-                mass = size * math.exp(mine)
-                if mass > _LEAST_MASS:
-                    for number in range(count):
-                        place = start + (number * (int(size) - 1)) // max(count - 1, 1)
-                        yield place, mass / count, mine - theirs
-                start += int(size)
         case Selection(), Selection() if first.bits == second.bits:
             yield from _selections(first, second)
         case NoisySum(), NoisySum() if len(first.position) == len(second.position) == 1:
             yield from _measurements(first, second)
 
 
-def _measurements(first: NoisySum, second: NoisySum) -> Iterator[tuple[object, float, float]]:
+def _measurements(first: NoisySum, second: NoisySum) -> Iterator[tuple[Any, float, float]]:
     """Quantiles of a measured integer, Laplace noise of one scale: each stands for its share of the first law."""
     (one,), (two,) = first.position, second.position
     (mine,), (theirs,) = first.laws(), second.laws()
     if mine != theirs or mine.kind != "laplace":
         return
-    for number in range(_NODES):
+    # The middle ones first: of those that are as likely, they lead furthest.
+    for number in sorted(range(_NODES), key=lambda number: abs(2 * number + 1 - _NODES)):
         share = (number + 0.5) / _NODES
         tail = math.log(2.0 * min(share, 1.0 - share)) * mine.scale
         place = round(one + (tail if share <= 0.5 else -tail))
         yield [place], 1.0 / _NODES, (abs(place - two) - abs(place - one)) / mine.scale
 
 
-def _selections(first: Selection, second: Selection) -> Iterator[tuple[object, float, float]]:
+def _selections(first: Selection, second: Selection) -> Iterator[tuple[Any, float, float]]:
     """Which of the keys appear whose chances differ, in all ways; the others are as they most likely are.
 
     These tell nothing by themselves, and what follows is the same for both wherever they appear.

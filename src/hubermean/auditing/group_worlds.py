@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.random import Generator
 
-from hubermean.auditing.worlds import finite
+from hubermean.auditing.worlds import USER, VALUE, Pair, User, finite
 from hubermean.relations import Neighbors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-USER, GROUP, VALUE = "user", "group", "value"
+    from hubermean.auditing.cells import Columns
+    from hubermean.auditing.handover import Handover
+
+GROUP = "group"
 ELSEWHERE = "elsewhere"
 _NO_GROUP = None
 SHAPES = ("moved", "split", "values", "counts", "anything", "alone")
@@ -69,19 +72,28 @@ class GroupPair:
         """Both data sets as records, the way a caller would hand them over."""
         return self._with(self.before), self._with(self.after)
 
+    def columns(self, handover: Handover | None = None) -> tuple[Columns, Columns]:
+        """The same as plain cells, for a container."""
+        return self._columns(self.before, handover), self._columns(self.after, handover)
+
     def _with(self, changed: Member | None) -> pa.Table:
         import pyarrow as pa
 
+        schema = pa.schema([(USER, pa.int64()), (GROUP, pa.string()), (VALUE, pa.float64())])
+        return pa.table(self._columns(changed, None), schema=schema)
+
+    def _columns(self, changed: Member | None, handover: Handover | None) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {USER: [], GROUP: [], VALUE: []}
         # The changed user has one id in both, and it is not the last: places must not matter.
-        everyone = [(0, changed), *enumerate(self.members, start=1)]
+        first = 0 if handover is None else handover.changed_user(0)
+        everyone: list[tuple[Any, Member | None]] = [(first, changed), *enumerate(self.members, start=1)]
         for user, member in everyone:
             for share in member.shares if member is not None else ():
+                value = share.value if handover is None else handover.cell(share.value, changed=user == first)
                 columns[USER] += [user] * share.records
                 columns[GROUP] += [share.group] * share.records
-                columns[VALUE] += [share.value] * share.records
-        schema = pa.schema([(USER, pa.int64()), (GROUP, pa.string()), (VALUE, pa.float64())])
-        return pa.table(columns, schema=schema)
+                columns[VALUE] += [value] * share.records
+        return columns
 
     def summary(self) -> str:
         groups = Counter(share.group or "no group" for member in self.members for share in member.shares)
@@ -209,6 +221,48 @@ def group_pair(shape: str, scene: GroupScene, rng: Generator) -> GroupPair:
         members += [scene.member(rng) for _ in range(3)]
     before, after = scene.changed(shape, rng)
     return GroupPair(shape=shape, members=tuple(members), before=before, after=after)
+
+
+def in_groups(pair: Pair, scene: GroupScene, rng: Generator, sizes: Sequence[int] = ()) -> GroupPair:
+    """The users of a pair, each in one group; the one that changes is in as many as it may count in.
+
+    With `sizes` one of the groups has one of these numbers of users.
+    """
+    places = [str(scene.groups[place]) for place in rng.permutation(len(scene.groups))[: scene.max_groups]]
+    others = [group for group in scene.groups if group not in places] or places
+
+    def held(user: User | None, groups: Sequence[str]) -> Member | None:
+        if user is None:
+            return None
+        # The records of `replace-values` are as many in all.
+        return Member(
+            shares=tuple(Share(group=group, value=user.mean[0], records=user.records) for group in groups)
+        )
+
+    means, counts = pair.means[:, 0].tolist(), pair.records.tolist()
+    small, large = (
+        int(rng.choice(sizes)) if len(sizes) else 0,
+        scene.groups[1:] if len(sizes) else scene.groups,
+    )
+    members = tuple(
+        Member(
+            shares=(
+                Share(
+                    group=scene.groups[0] if number < small else large[number % len(large)],
+                    value=mean,
+                    records=count,
+                ),
+            )
+        )
+        for number, (mean, count) in enumerate(zip(means, counts, strict=True))
+    )
+    stays = rng.random() < 0.5 or len(others) < len(places)
+    return GroupPair(
+        shape=pair.shape,
+        members=members,
+        before=held(pair.before, places),
+        after=held(pair.after, places if stays else others[: len(places)]),
+    )
 
 
 def varied_group_pair(pair: GroupPair, scene: GroupScene, rng: Generator) -> GroupPair:

@@ -9,24 +9,31 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from hubermean.auditing.chains import chain_of, weakest_link
 from hubermean.auditing.compare import compare, readable
+from hubermean.auditing.directed import directed_pair
+from hubermean.auditing.handover import Handover
 from hubermean.auditing.loss import Loss
-from hubermean.auditing.worlds import SHAPES, Pair, Scene, pair_of, varied
+from hubermean.auditing.steps import shares_of_claims
+from hubermean.auditing.worlds import SHAPES, USER, Pair, Scene, pair_of, varied
 from hubermean.errors import InputError
-from hubermean.laws import Law
+from hubermean.ingest import user_table
+from hubermean.laws import Claim, Law
 from hubermean.mechanisms import Mechanism, Prepared, PublicFacts, Request
-from hubermean.user_table import UserTable
+from hubermean.user_table import PrivateTable, UserTable
 
 TOLERANCE = 1e-6
 """What the arithmetic of an audit may be off by, relative to the promise."""
 
 _KEPT = 8
+_GENERAL = ("score", "slope")
+_NEAR_ENOUGH = 0.98  # of a claim: what a search for more would gain is little
 _SCANNED = ("springs", "brink", "majority", "missing")
 _PAIRS_PER_CHAIN = 60  # a chain costs about twice the binary digits of the number of users
 _MOST_CHAINED = 50.0  # more epsilon than this tells nothing, and its exponential must stay a number
@@ -74,10 +81,11 @@ class Finding(Generic[P]):
     score: float
     slope: float = 0.0
 
-    @property
-    def strain(self) -> float:
-        """How much of what the claims allow is used in all; the promise breaks the tie."""
-        return math.fsum(self.claims.values()) + 1e-3 * min(self.score, 1.0)
+    def by(self, key: str) -> float:
+        """How good a find it is by its score, its slope, or the share of a claim; the promise breaks ties."""
+        if key in _GENERAL:
+            return float(getattr(self, key))
+        return self.claims.get(key, 0.0) + 1e-3 * min(self.score, 1.0)
 
 
 class AnyJudge(ABC, Generic[P]):
@@ -107,6 +115,8 @@ class AnyJudge(ABC, Generic[P]):
             )
         first, second, claims = found
         laws = first, second
+        promise = Claim(what="promise", epsilon=promised, delta=target)
+        claims = {**claims, **shares_of_claims(first, second, promise)}
         worst = max((compare(*laws), compare(*laws[::-1])), key=lambda one: _excess(one, promised, target))
         score = _score(worst, promised, target)
         return Finding(
@@ -123,28 +133,43 @@ class AnyJudge(ABC, Generic[P]):
 class Judge(AnyJudge[Pair]):
     """Computes what a pair gives away under a mechanism and its promise."""
 
-    def __init__(self, mechanism: Mechanism, request: Request) -> None:
+    def __init__(self, mechanism: Mechanism, request: Request, handover: Handover | None = None) -> None:
         super().__init__(request)
         self._mechanism = mechanism
+        self._handover = handover
 
     def laws(self, pair: Pair) -> tuple[Law, Law, Mapping[str, float]] | bool:
-        tables = pair.tables()
+        if self._handover is None:
+            return self._laws(*pair.tables())
+        first, second = pair.columns(self._handover)
+        with self._handover.of(first, second) as data:
+            reader = partial(user_table, user=USER, value=[*first][1:])
+            one, two = (self._handover.read(reader, each) for each in data)
+            if one is None or two is None:
+                return one is two
+            return self._laws(one, two)
+
+    def _laws(self, *tables: PrivateTable) -> tuple[Law, Law, Mapping[str, float]] | bool:
         first, second = (self._prepared(table) for table in tables)
         if first is None or second is None:
             return first is second
         laws = readable(first.law(tables[0])), readable(second.law(tables[1]))
         return *laws, first.claims(*laws)
 
-    def apart(self, table: UserTable, other: UserTable, users: int) -> float:
+    def law(self, table: UserTable) -> Law | None:
+        """The law of a data set; None where it is refused from public facts."""
+        prepared = self._prepared(table)
+        return None if prepared is None else readable(prepared.law(table))
+
+    def apart(self, first: Law | None, second: Law | None, users: int) -> float:
         """The score of two data sets that so many users tell apart, for as many times epsilon: to guide a search."""
-        first, second = self._prepared(table), self._prepared(other)
         if first is None or second is None:
             return 0.0 if first is second else math.inf
-        laws = readable(first.law(table)), readable(second.law(other))
+        laws = first, second
         epsilon = max(min(users * self._request.epsilon, _MOST_CHAINED), self._request.epsilon)
         return max(_score(compare(*pair), epsilon, self._request.delta) for pair in (laws, laws[::-1]))
 
-    def _prepared(self, table: UserTable) -> Prepared | None:
+    def _prepared(self, table: PrivateTable) -> Prepared | None:
         try:
             return self._mechanism.prepare(self._request, PublicFacts.of(table, self._request.neighbors))
         except InputError:
@@ -194,15 +219,17 @@ def worst_pair(
 
     def shapes() -> Iterator[Pair]:
         for number in range(max(pairs // 2, 1)):
+            if scene.adaptive and number % 3:
+                yield directed_pair(number, scene, rng)
             # Every second pair is of a shape whose inner group is scanned from nobody to everybody.
-            if number % 2:
+            elif number % 2:
                 shape = _SCANNED[(number // 2) % len(_SCANNED)]
                 inner = round(2.0 * number / pairs * (scene.n_users - 1))
                 yield pair_of(shape, scene, rng, inner=inner)
             else:
                 yield pair_of(SHAPES[(number // 2) % len(SHAPES)], scene, rng)
         for number in range(min(max(pairs // _PAIRS_PER_CHAIN, 1), pairs - pairs // 2)):
-            link = weakest_link(chain_of(number, scene, rng), judge.apart, rng)
+            link = weakest_link(chain_of(number, scene, rng), judge, rng)
             if link is not None:
                 yield link
 
@@ -217,9 +244,12 @@ def worst_of(
     rng: np.random.Generator,
     progress: Callable[[int], None] | None,
 ) -> tuple[Finding[P], int]:
-    """The worst of some pairs and of variations of the worst so far, and how many were judged."""
+    """The worst of some pairs and of variations of the worst so far, and how many were judged.
+
+    There is a list of the worst by the promise and one by each claim. Its `claims` are the largest shares of all pairs.
+    """
     judged = 0
-    boards: dict[str, list[Finding[P]]] = {"score": [], "slope": [], "strain": []}
+    boards: dict[str, list[Finding[P]]] = {key: [] for key in _GENERAL}
 
     def consider(pair: P) -> None:
         nonlocal judged
@@ -227,19 +257,24 @@ def worst_of(
         judged += 1
         if progress is not None:
             progress(judged)
-        for key, board in boards.items():
+        for key in (*_GENERAL, *finding.claims):
+            board = boards.setdefault(key, [])
             board.append(finding)
-            board.sort(key=lambda one: (not one.broken, -getattr(one, key)))
+            board.sort(key=lambda one: (not one.broken, -one.by(key)))
             del board[_KEPT:]
 
     for pair in first:
         consider(pair)
     while judged < pairs:
-        board = boards[str(rng.choice(list(boards)))]
+        open_ = [key for key, board in boards.items() if key in _GENERAL or board[0].by(key) < _NEAR_ENOUGH]
+        board = boards[open_[int(rng.integers(len(open_)))]]
         # The worst is varied most often, the others so that no single hill decides.
         position = min(int(rng.exponential(2.0)), len(board) - 1)
         consider(vary(board[position].pair))
     # A broken promise comes first, then a false claim; of equals, the pair whose loss is spread out tells more.
     everyone = [finding for board in boards.values() for finding in board]
     found = max(everyone, key=lambda one: (max(one.score, 1.0), one.broken, round(one.score, 5), one.slope))
-    return judge(found.pair, loss=True), judged
+    most = {
+        key: max(one.claims[key] for one in board) for key, board in boards.items() if key not in _GENERAL
+    }
+    return replace(judge(found.pair, loss=True), claims=most), judged

@@ -8,8 +8,9 @@ threshold, ties, tails, heavy users, users without a usable record.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import Generator
@@ -18,6 +19,11 @@ from numpy.typing import NDArray
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
 
+if TYPE_CHECKING:
+    from hubermean.auditing.cells import Columns
+    from hubermean.auditing.handover import Handover
+
+USER, VALUE = "user", "value"
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -54,6 +60,28 @@ class Pair:
 
     def tables(self) -> tuple[UserTable, UserTable]:
         return self._with(self.before), self._with(self.after)
+
+    def columns(self, handover: Handover) -> tuple[Columns, Columns]:
+        """Both data sets as records, the user first; a user's records all have its mean."""
+        return self._columns(self.before, handover), self._columns(self.after, handover)
+
+    def _columns(self, changed: User | None, handover: Handover) -> Columns:
+        columns: dict[str, list[Any]] = {USER: []}
+        columns |= {f"{VALUE}_{number}": [] for number in range(self.means.shape[1])}
+        names = list(columns)[1:]
+
+        def add(user: int | str, mean: Sequence[float], records: int, *, odd: bool) -> None:
+            columns[USER] += [user] * records
+            for name, value in zip(names, mean, strict=True):
+                columns[name] += [handover.cell(value, changed=odd)] * records
+
+        # The changed user is not the last: places must not matter.
+        if changed is not None:
+            add(handover.changed_user(0), changed.mean, changed.records, odd=True)
+        everyone = zip(self.means.tolist(), self.records.tolist(), strict=True)
+        for number, (mean, records) in enumerate(everyone, start=1):
+            add(number, mean, records, odd=False)
+        return columns
 
     def summary(self) -> str:
         """The users that both data sets share, as groups of equal ones, largest first."""
@@ -94,7 +122,8 @@ class Scene:
     """What is public and shapes the search: how many users, which lengths matter to the mechanism, which relation.
 
     `lengths` are thresholds, radii and the like, smallest first, in units of the column; `centre` is where the bounds
-    of each column have their middle; `caps` are numbers of records that matter.
+    of each column have their middle; `caps` are numbers of records that matter. `adaptive` says that the mechanism
+    searches for its parameters step by step, so that pairs must be made for each step.
     """
 
     neighbors: Neighbors
@@ -104,6 +133,7 @@ class Scene:
     centre: Floats
     units: Floats
     caps: tuple[int, ...]
+    adaptive: bool = False
 
     def place(self, offset: float, axis: Floats) -> Floats:
         return np.asarray(self.centre + offset * axis * self.units)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hubermean.auditing import GROUP_PAIRS, PAIRS
+from hubermean.auditing import CONTAINERS
 from hubermean.auditing import audit as run_audit
 from hubermean.cli.options import (
     AUDITED,
@@ -74,11 +74,20 @@ def audit(
     private_keys: Annotated[
         bool, typer.Option("--private-keys", help="Groups are chosen privately.", rich_help_panel=GROUPS)
     ] = False,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Read both data sets from this container, such as 'csv' or 'pandas', as a release would.",
+            autocompletion=one_of(tuple(CONTAINERS)),
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     pairs: Annotated[
         int | None,
         typer.Option(
             metavar="NUMBER",
-            help="Pairs of neighbours to judge; 2,000 if left out, 400 by group.",
+            help="Pairs of neighbours to judge; if left out 2,000, fewer by group, for 'tuned' and with a container.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
@@ -109,7 +118,8 @@ def audit(
         transient=True,
         disable=as_json or quiet or not console(stderr=True).is_terminal,
     ) as bar:
-        task = bar.add_task("", total=pairs or (PAIRS if groups is None else GROUP_PAIRS))
+        # How many there will be if nothing is said is known once the mechanism is.
+        task = bar.add_task("", total=pairs)
         result = run_audit(
             mechanism,
             epsilon=epsilon,
@@ -125,6 +135,7 @@ def audit(
             groups=groups,
             max_groups=max_groups,
             private_keys=private_keys,
+            container=container,
             pairs=pairs,
             seed=seed,
             progress=lambda judged: bar.update(task, completed=judged),

@@ -14,7 +14,7 @@ DATA, GROUPS, PRIVACY, KNOWN, OUTPUT = "Data", "Groups", "Privacy", "What is kno
 LEDGER = "Ledger"
 
 MECHANISMS = ("auto", "tuned", "clipped", "exact", "tested", "smooth", "winsorized")
-AUDITED = (*MECHANISMS, "paper-literal")
+AUDITED = (*MECHANISMS, "count", "paper-literal")
 
 
 def one_of(choices: Iterable[str]) -> Callable[[str], list[str]]:

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from hubermean.errors import InputError
 from hubermean.groups.selection import KeySelection
+from hubermean.laws import Claim
 from hubermean.mechanisms import Request
 from hubermean.privacy import float_down
 from hubermean.relations import Neighbors
-from hubermean.spending import THE_GROUPS, Spent, whole_budget
+from hubermean.spending import THE_GROUPS, THE_MEAN, Spent, whole_budget
 
 MOST_GROUPS = 10_000
 _KEYS_PART = Fraction(1, 5)  # of epsilon: what private keys cost
@@ -96,9 +97,22 @@ class Division:
         if self.selection is None:
             return means
         # Rounded down, so that all entries together are never more than the whole.
-        epsilon = float_down(self.selection.epsilon * self.changes)
-        delta = float_down(self.selection.delta * self.changes)
+        epsilon, delta = map(float_down, self._price_of_keys(self.selection))
         return (*whole_budget(epsilon, delta, what=THE_GROUPS), *means)
+
+    def claim_of_keys(self) -> Claim | None:
+        """What choosing the groups costs."""
+        if self.selection is None:
+            return None
+        epsilon, delta = self._price_of_keys(self.selection)
+        return Claim(what=THE_GROUPS, epsilon=epsilon, delta=delta)
+
+    def claim_of_means(self) -> Claim:
+        """What the means of all groups cost together."""
+        return Claim(what=THE_MEAN, epsilon=self.means.epsilon, delta=self.means.delta)
+
+    def _price_of_keys(self, selection: KeySelection) -> tuple[Fraction, Fraction]:
+        return selection.epsilon * self.changes, selection.delta * self.changes
 
     def one_group(self) -> Request:
         """What a mechanism that works on one group at a time may spend on each, for one user added or removed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from hubermean.errors import NotReleased
 from hubermean.exact.adding import Membership
 from hubermean.group_table import GroupTable, Key
 from hubermean.groups.division import Division
-from hubermean.laws import Independent, Law, NoisySum, Staged
+from hubermean.laws import Claim, Independent, Law, NoisySum, Staged, without_claims
 from hubermean.mechanisms import Outcome, Prepared
 from hubermean.noise import NoiseSource
 from hubermean.release import Interval, IntervalRule
@@ -70,7 +70,8 @@ class PreparedGroups:
         selection = self.division.selection
         if selection is None:
             return self.groups.law(table, table.keys)
-        return Staged(first=selection.law(table), then=lambda keys: self.groups.law(table, keys))
+        chosen = replace(selection.law(table), claim=self.division.claim_of_keys())
+        return Staged(first=chosen, then=lambda keys: self.groups.law(table, keys))
 
     def outcome(self, draw: Any, table: GroupTable) -> GroupOutcome:
         if self.division.selection is None:
@@ -129,16 +130,21 @@ class Together(Groups):
 
 @dataclass(frozen=True, kw_only=True)
 class OneByOne(Groups):
-    """Any mechanism, on the table of each group."""
+    """Any mechanism, on the table of each group; `claim` is what all of them cost together.
+
+    What the mechanism claims is for one user more or less in one group; one user may change more than that.
+    """
 
     prepared: Prepared
+    claim: Claim
     mechanism: str
     columns: int
 
     def law(self, table: GroupTable, keys: Sequence[Key]) -> Independent:
         tables = dict(zip(table.keys, table.tables(), strict=True))
         nobody = table.members.taken(np.zeros(0, dtype=np.int64))
-        return Independent(parts=[self.prepared.law(tables.get(key, nobody)) for key in keys])
+        laws = [without_claims(self.prepared.law(tables.get(key, nobody))) for key in keys]
+        return Independent(parts=laws, claim=self.claim)
 
     def outcome(self, draw: Sequence[Any], keys: Sequence[Key]) -> GroupOutcome:
         outcomes: list[Outcome | None] = []

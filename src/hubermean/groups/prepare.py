@@ -10,7 +10,6 @@ from hubermean.groups.tuned import TunedGroups, clipped_for_groups, count_for_gr
 from hubermean.mechanisms import Auto, Clipped, Mechanism, PublicFacts, Tuned
 from hubermean.mechanisms.counted import Count, TunedCount
 from hubermean.mechanisms.purse import Purse
-from hubermean.spending import THE_COUNT, THE_MEAN
 
 
 def settled(mechanism: Mechanism, division: Division) -> Mechanism:
@@ -52,13 +51,13 @@ def prepare_groups(
             steps = replace(steps, charged=division.whole)
             means = isinstance(mechanism, Tuned)
             finish = (clipped_for_groups if means else count_for_groups)(steps, division, facts)
-            what = THE_MEAN if means else THE_COUNT
-            groups = TunedGroups(
-                steps=steps, finish=finish, mechanism=mechanism.name, what=what, division=division
-            )
+            groups = TunedGroups(steps=steps, finish=finish, mechanism=mechanism.name, division=division)
         case _:
             prepared = mechanism.prepare(division.one_group(), facts)
             groups = OneByOne(
-                prepared=prepared, mechanism=mechanism.name, columns=len(division.means.columns)
+                prepared=prepared,
+                claim=division.claim_of_means(),
+                mechanism=mechanism.name,
+                columns=len(division.means.columns),
             )
     return PreparedGroups(division=division, groups=groups)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from hubermean.group_table import GroupTable, Key
@@ -44,7 +45,6 @@ class TunedGroups(Groups):
     steps: PreparedTuned
     finish: Finish
     mechanism: str
-    what: str
     division: Division
 
     def law(self, table: GroupTable, keys: Sequence[Key]) -> Law:
@@ -72,7 +72,7 @@ class TunedGroups(Groups):
         return replace(
             made,
             parameters={**made.parameters, **learned.found.parameters()},
-            spent=self.steps.account(learned, what=self.what),
+            spent=self.steps.account(learned),
         )
 
     def _together(self, found: Found, keys: Sequence[Key]) -> Together:
@@ -99,7 +99,7 @@ class LookFurther:
     column: int
     groups: int
     division: Division
-    what = "spread of user means"
+    what = "spread for all groups"
 
     def search(self, found: Found) -> SpreadSearch | None:
         assert found.division is not None
@@ -113,6 +113,10 @@ class LookFurther:
     def ready(self, found: Found) -> None:
         """Always: where users are too few nothing is sought."""
 
+    def price(self, found: Found) -> Fraction:
+        search = self.search(found)
+        return Fraction(0) if search is None else self.planner.purse.of_choice(search.epsilon)
+
     def law(self, table: PrivateTable, found: Found) -> Law:
         search = self.search(found)
         if search is None:
@@ -122,12 +126,10 @@ class LookFurther:
         return search.law(line_of(table, means), cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
-        search = self.search(found)
-        if search is None:
+        if self.search(found) is None:
             return replace(found, reaches=(*found.reaches, 0.0))
         reach = float(LENGTHS[draw]) if draw >= SHORTEST else 0.0
-        spent = found.spent + self.planner.purse.of_choice(search.epsilon)
-        return replace(found, spent=spent, reaches=(*found.reaches, reach))
+        return replace(found, spent=found.spent + self.price(found), reaches=(*found.reaches, reach))
 
 
 def clipped_for_groups(steps: PreparedTuned, division: Division, facts: PublicFacts) -> Finish:

@@ -1,5 +1,6 @@
 """Laws: what a release is drawn from, as an object that can be drawn from and compared."""
 
+from hubermean.laws.claim import Amount, Claim
 from hubermean.laws.law import (
     Choice,
     Gate,
@@ -9,11 +10,16 @@ from hubermean.laws.law import (
     Selection,
     Staged,
     Uniform,
+    claim_of,
+    claiming,
     costs_apart,
+    without_claims,
 )
 
 __all__ = [
+    "Amount",
     "Choice",
+    "Claim",
     "Gate",
     "Independent",
     "Law",
@@ -21,5 +27,8 @@ __all__ = [
     "Selection",
     "Staged",
     "Uniform",
+    "claim_of",
+    "claiming",
     "costs_apart",
+    "without_claims",
 ]

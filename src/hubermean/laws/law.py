@@ -2,7 +2,7 @@
 
 A mechanism turns a private table into a law and a draw into a release. The release path draws from the very object
 that `audit` compares between neighbours, so what is audited is what is released. A law depends on private data in
-every field; none of them is shown.
+every field but its claim; none of them is shown. The claim says what a draw costs, as it is booked; a draw ignores it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubermean.laws.claim import Claim
 from hubermean.noise import NoiseLaw, NoiseSource
 
 IntArray = NDArray[np.int64]
@@ -38,6 +39,7 @@ class NoisySum:
 
     position: Sequence[int] | Sequence[float] = field(repr=False)
     noise: NoiseLaw | Sequence[NoiseLaw] = field(repr=False)
+    claim: Claim | None = None
 
     def laws(self) -> list[NoiseLaw]:
         """The law of the noise on each integer."""
@@ -69,6 +71,7 @@ class Choice:
     costs: IntArray = field(repr=False)
     sizes: IntArray = field(repr=False)
     rate: Fraction = field(repr=False)
+    claim: Claim | None = None
 
     def draw(self, noise: NoiseSource) -> int:
         return noise.choose(self.costs, self.sizes, self.rate)
@@ -97,6 +100,7 @@ class Independent:
     """Several laws drawn independently of each other; a draw is a tuple."""
 
     parts: Iterable[Law] = field(repr=False)
+    claim: Claim | None = None
 
     def draw(self, noise: NoiseSource) -> tuple[Any, ...]:
         return tuple(part.draw(noise) for part in self.parts)
@@ -124,6 +128,7 @@ class Gate:
     passes: int = field(repr=False)
     bits: int
     inner: Law = field(repr=False)
+    claim: Claim | None = None
 
     def draw(self, noise: NoiseSource) -> Any:
         return self.inner.draw(noise) if noise.below(1 << self.bits) < self.passes else None
@@ -138,6 +143,7 @@ class Selection:
 
     chances: Mapping[Any, int] = field(repr=False)
     bits: int
+    claim: Claim | None = None
 
     def draw(self, noise: NoiseSource) -> tuple[Any, ...]:
         whole = 1 << self.bits
@@ -146,3 +152,28 @@ class Selection:
             for key in sorted(self.chances)
             if self.chances[key] == whole or noise.below(whole) < self.chances[key]
         )
+
+
+def claim_of(law: Law) -> Claim | None:
+    """What a law claims to cost by itself, if it says so; of draws in stages each states its own."""
+    return law.claim if isinstance(law, NoisySum | Choice | Independent | Gate | Selection) else None
+
+
+def claiming(law: Law, claim: Claim) -> Law:
+    """The same law with another claim of what it costs; a draw that never depends on data costs nothing anyway."""
+    return replace(law, claim=claim) if isinstance(law, NoisySum | Choice | Independent | Gate) else law
+
+
+def without_claims(law: Law) -> Law:
+    """The same law with nothing claimed, for a caller that claims something of the whole."""
+    match law:
+        case Independent():
+            return Independent(parts=[without_claims(part) for part in law.parts])
+        case Staged():
+            then = law.then
+            return Staged(first=without_claims(law.first), then=lambda outcome: without_claims(then(outcome)))
+        case Gate():
+            return replace(law, inner=without_claims(law.inner), claim=None)
+        case NoisySum() | Choice() | Selection():
+            return replace(law, claim=None)
+    return law

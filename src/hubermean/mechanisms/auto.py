@@ -186,6 +186,9 @@ class PreparedAuto(Prepared):
     def claims(self, law: Law, neighbour: Law) -> Mapping[str, float]:
         return self.inner.claims(law, neighbour)
 
+    def is_adaptive(self) -> bool:
+        return self.inner.is_adaptive()
+
     def users_to_audit(self) -> int:
         return self.inner.users_to_audit()
 

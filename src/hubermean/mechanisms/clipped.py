@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
 from hubermean.exact.adding import Membership
-from hubermean.laws import NoisySum
+from hubermean.laws import Claim, NoisySum
 from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_widths, noise_width
 from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weights
@@ -29,6 +29,7 @@ from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_cou
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale, largest_rho
 from hubermean.release import DEFAULT_LEVEL, Denominator, Interval
+from hubermean.spending import THE_MEAN
 from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
@@ -138,6 +139,7 @@ class Clipped:
             total_weight=total_weight,
             planned_weight=planned_weight(request, facts, cap),
             changes=self.changes,
+            rho=self.rho,
         )
 
     def _weights(self, request: Request) -> Weights:
@@ -272,6 +274,7 @@ class PreparedClipped(Prepared):
     total_weight: int | None
     planned_weight: float
     changes: int = 1
+    rho: float | None = None
 
     def concentrated(self) -> Fraction | None:
         """Of Gaussian noise, coordinate by coordinate (Canonne, Kamath & Steinke 2020, Thm. 14)."""
@@ -343,7 +346,14 @@ class PreparedClipped(Prepared):
             law for moments, law in zip(self.moments, self.laws, strict=True) for _ in range(moments.terms)
         ]
         noise = [law for law, term in zip(laws, sums, strict=True) for _ in term]
-        return NoisySum(position=[one for term in sums for one in term], noise=noise)
+        return NoisySum(position=[one for term in sums for one in term], noise=noise, claim=self.claim)
+
+    @property
+    def claim(self) -> Claim:
+        """What the sums of all groups cost together."""
+        if self.rho is not None:
+            return Claim(what=THE_MEAN, rho=self.rho)
+        return Claim(what=THE_MEAN, epsilon=self.request.epsilon, delta=self.request.delta)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         """From noisy sums to values and intervals."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hubermean.errors import InputError
 from hubermean.exact.adding import Membership, Totals
 from hubermean.exact.sums import BLOCK
-from hubermean.laws import Law, NoisySum
+from hubermean.laws import Claim, Law, NoisySum
 from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.protocol import Column, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.purse import Purse
@@ -95,7 +95,11 @@ class TunedCount:
             request, replace(facts, columns=(column,)), purse=purse or Purse.pure(request.epsilon)
         )
         return PreparedTunedCount(
-            request=made.request, facts=made.facts, planner=made.planner, steps=made.steps
+            request=made.request,
+            facts=made.facts,
+            planner=made.planner,
+            steps=made.steps,
+            leads_to=THE_COUNT,
         )
 
 
@@ -116,7 +120,7 @@ class PreparedTunedCount(PreparedTuned):
         return replace(
             outcome,
             parameters={**outcome.parameters, **learned.found.parameters()},
-            spent=self.account(learned, what=THE_COUNT),
+            spent=self.account(learned),
         )
 
 
@@ -145,7 +149,8 @@ class PreparedCount(Prepared):
         return self.noisy([[]] if self.public is not None else added_up(table, self.statistic))
 
     def noisy(self, sums: Sequence[Sequence[int]]) -> NoisySum:
-        return NoisySum(position=list(sums[0]), noise=self.noise)
+        claim = Claim(what=THE_COUNT, epsilon=self.request.epsilon)
+        return NoisySum(position=list(sums[0]), noise=self.noise, claim=claim)
 
     def found(self, draw: Sequence[int], groups: int = 1) -> CountInterval:
         cap = self.cap if self.request.per == "record" else None

@@ -19,7 +19,7 @@ import numpy as np
 
 from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
-from hubermean.laws import Choice, Independent, costs_apart
+from hubermean.laws import Choice, Claim, Independent, costs_apart
 from hubermean.mechanisms.parted_shells import Public, parted_shell_ends
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
@@ -28,6 +28,7 @@ from hubermean.mechanisms.weights import check_cap, planned_weight, user_weights
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
+from hubermean.spending import THE_MEAN
 from hubermean.user_table import PrivateTable, UserTable
 
 LARGEST_RADIUS = 2**60  # in grid units
@@ -269,15 +270,30 @@ class PreparedExact(Prepared):
     def law(self, table: PrivateTable) -> Independent:
         columns = range(len(table.columns))
         if isinstance(table, UserTable):  # one after the other, so that wide data needs no more memory
-            return Independent(parts=map(partial(self.column_law, table), columns))
+            return Independent(parts=map(partial(self.column_law, table), columns), claim=self.claim)
         return Independent(
-            parts=side_by_side(table, [partial(self.column_law, column=column) for column in columns])
+            parts=side_by_side(table, [partial(self.column_law, column=column) for column in columns]),
+            claim=self.claim,
         )
+
+    @property
+    def claim(self) -> Claim:
+        """What all columns cost together."""
+        return Claim(what=THE_MEAN, epsilon=self.request.epsilon, delta=self.request.delta)
+
+    def _column_claim(self) -> Claim:
+        """What each column costs: an equal part of epsilon, or of the rho that epsilon and delta buy."""
+        epsilon, delta, columns = self.request.epsilon, self.request.delta, len(self.request.columns)
+        part = Fraction(epsilon) / columns
+        own = column_epsilon(epsilon, delta, columns=columns)
+        if own <= part:
+            return Claim(what="the mean of a column", epsilon=part)
+        return Claim(what="the mean of a column", rho=own**2 / 8)
 
     def column_law(self, table: PrivateTable, column: int) -> Choice:
         """A grid point, counted from the left end."""
         scores, sizes = self.shells(table, column).runs()
-        return Choice(costs=scores, sizes=sizes, rate=self.rate)
+        return Choice(costs=scores, sizes=sizes, rate=self.rate, claim=self._column_claim())
 
     def claims(self, law: Independent, neighbour: Independent) -> dict[str, float]:
         """Scores change by at most one (proofs/exact.md, Lemma 1)."""

@@ -199,6 +199,10 @@ class Prepared(ABC):
         """
         return None
 
+    def is_adaptive(self) -> bool:
+        """Whether it searches for its parameters step by step: an audit then makes pairs for each of the steps."""
+        return False
+
     def users_to_audit(self) -> int:
         """How few users show the mechanism at work; fewer than this and it would only refuse."""
         return 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from hubermean.laws import Claim
 from hubermean.mechanisms.account import account
 from hubermean.privacy import float_down, largest_rho
 from hubermean.spending import Spent
@@ -51,6 +52,12 @@ class Purse:
         if self.accounting == "pure":
             return part * float(self.total)
         return math.sqrt(2.0 * part * float(self.total))
+
+    def claim(self, what: str, price: Fraction, *, delta: float = 0.0) -> Claim:
+        """That a step costs no more than its price; `delta` is what pure epsilon has beside it."""
+        if self.accounting == "pure":
+            return Claim(what=what, epsilon=price, delta=delta)
+        return Claim(what=what, rho=price)
 
     def account(self, prices: Iterable[tuple[str, Fraction]], delta: float) -> tuple[Spent, ...]:
         """What the prices paid for."""

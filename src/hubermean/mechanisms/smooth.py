@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import InputError
-from hubermean.laws import NoisySum
+from hubermean.laws import Claim, NoisySum
 from hubermean.location import Rows
 from hubermean.location.floats import SLACK, UNIT
 from hubermean.mechanisms.certified_bounds import (
@@ -35,6 +35,7 @@ from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import choose_beta, expected_sensitivity, smooth_noise
 from hubermean.relations import Neighbors
+from hubermean.spending import THE_MEAN
 from hubermean.user_table import PrivateTable, UserTable
 
 _BETA_ROUNDING = 2.0**-40  # what floats may add to |ln sigma - ln sigma'| (Lemma 5)
@@ -192,7 +193,8 @@ class PreparedSmooth(Prepared):
     def law(self, table: PrivateTable) -> NoisySum:
         # Its bound is a maximum over the depths of all users, sorted: on one machine.
         position, sigma = self.statistic(table.collected())
-        return NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=sigma))
+        claim = Claim(what=THE_MEAN, epsilon=self.request.epsilon, delta=self.request.delta)
+        return NoisySum(position=position, noise=NoiseLaw(kind="gaussian", scale=sigma), claim=claim)
 
     def claims(self, law: NoisySum, neighbour: NoisySum) -> dict[str, float]:
         """The answer moves by at most alpha sigma, and sigma by at most e^beta (proofs/smooth.md, Lemma 5)."""

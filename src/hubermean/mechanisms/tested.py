@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import InputError, NotReleased, is_real
-from hubermean.laws import Gate, Law, NoisySum, Staged
+from hubermean.laws import Claim, Gate, Law, NoisySum, Staged
 from hubermean.mechanisms.account import WEIGHT, account
 from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
 from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
@@ -35,6 +35,7 @@ from hubermean.spending import Spent
 from hubermean.user_table import PrivateTable
 
 SHARE = 0.9
+_TEST_AND_MEAN = "the test and the mean"
 # A prediction counts on users within so much less than the threshold: with one of three deviations, those within two,
 # which is 19 in 20 also where all columns move together; a few hundred of them then hold the share of nine in ten.
 _SAFE_DEPTH = 1 / 3
@@ -240,9 +241,18 @@ class PreparedTested(Prepared):
         if self.weighing is None:
             return self.gate(located, self._public_plan())
         return Staged(
-            first=NoisySum(position=[located.total_weight], noise=self.weighing),
+            first=self.weighed(located.total_weight),
             then=lambda measured: self.gate(located, self.weighed_plan(measured[0])),
         )
+
+    def weighed(self, weight: int) -> NoisySum:
+        """The law of the measured weight, where it is measured."""
+        assert self.weighing is not None
+        claim = Claim(what=WEIGHT, epsilon=self._price_of_weighing())
+        return NoisySum(position=[weight], noise=self.weighing, claim=claim)
+
+    def _price_of_weighing(self) -> Fraction:
+        return Fraction(0 if self.weighing is None else _WEIGHING_SHARE * self.request.epsilon)
 
     def claims(self, law: Any, neighbour: Any) -> dict[str, float]:
         """The margin changes by at most one, and with a margin the answer stays (proofs/tested.md, Lemmas 1 and 2)."""
@@ -281,6 +291,7 @@ class PreparedTested(Prepared):
             inner=NoisySum(
                 position=plan.position(located), noise=NoiseLaw(kind="gaussian", scale=plan.sigma)
             ),
+            claim=Claim(what=_TEST_AND_MEAN, epsilon=self.epsilon, delta=self.request.delta),
         )
 
     def users_to_audit(self) -> int:
@@ -314,15 +325,12 @@ class PreparedTested(Prepared):
             values=values,
             parameters=parameters,
             interval_rule=rule,
-            spent=self.account("the test and the mean"),
+            spent=self.account(_TEST_AND_MEAN),
         )
 
     def account(self, rest: str) -> tuple[Spent, ...]:
         """What was spent on the weight, if that was measured, and on what was done with the rest."""
-        weighing = (
-            Fraction(_WEIGHING_SHARE * self.request.epsilon) if self.weighing is not None else Fraction(0)
-        )
-        prices = [(WEIGHT, weighing), (rest, Fraction(self.epsilon))]
+        prices = [(WEIGHT, self._price_of_weighing()), (rest, Fraction(self.epsilon))]
         return account(prices, unit="epsilon", delta=self.request.delta, delta_for=rest)
 
     def measured(self, weight: int) -> dict[str, int]:

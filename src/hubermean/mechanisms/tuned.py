@@ -19,10 +19,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hubermean.errors import InputError, NotReleased
-from hubermean.laws import Gate, Law, NoisySum, Staged
+from hubermean.laws import Claim, Gate, Law, NoisySum, Staged, claiming
 from hubermean.mechanisms.asked_once import asked_once
 from hubermean.mechanisms.clipped import PreparedClipped
 from hubermean.mechanisms.known_values import KnownValues
+from hubermean.mechanisms.margin import least_users
 from hubermean.mechanisms.protocol import Bounds, Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.purse import Purse
 from hubermean.mechanisms.side_by_side import side_by_side
@@ -143,7 +144,8 @@ class Learned(Generic[T]):
 class PreparedTuned(Prepared):
     """The steps decided; what each finds is decided by the draw.
 
-    `charged` is what a refusal costs, where that is more than the request: something else was drawn before.
+    `charged` is what a refusal costs, where that is more than the request: something else was drawn before. `leads_to`
+    names what the budget that the steps leave pays for.
     """
 
     request: Request
@@ -151,6 +153,7 @@ class PreparedTuned(Prepared):
     planner: Planner
     steps: tuple[Step, ...]
     charged: Request | None = None
+    leads_to: str = THE_MEAN
 
     def rehearse(self) -> None:
         """Refuse, before anything is spent, what no draw could be released with.
@@ -188,8 +191,14 @@ class PreparedTuned(Prepared):
         purse = self.planner.purse
         return purse.total if purse.accounting == "concentrated" else None
 
+    def is_adaptive(self) -> bool:
+        return bool(self.steps)
+
     def users_to_audit(self) -> int:
-        return math.ceil(1.3 * self.planner.users_needed())
+        needed = self.planner.users_needed()
+        if self.planner.seeks_spread:  # so many that there is a search beyond ties
+            needed = max(needed, least_users(self.planner.looks_beyond_ties))
+        return math.ceil(1.3 * needed)
 
     def law(self, table: PrivateTable) -> Law:
         return self.after_steps(table, lambda found: self.clipped(found).law(table))
@@ -203,7 +212,7 @@ class PreparedTuned(Prepared):
     ) -> Law:
         if not steps:
             try:
-                return last(found)
+                return claiming(last(found), self._rest(found))
             except (InputError, UnfitError):
                 return _NOTHING
         step, later = steps[0], steps[1:]
@@ -221,7 +230,13 @@ class PreparedTuned(Prepared):
                 return _NOTHING
             return self._law_of(later, table, learned, last)
 
-        return Staged(first=step.law(table, found), then=then)
+        claim = self.planner.purse.claim(step.what, step.price(found))
+        return Staged(first=claiming(step.law(table, found), claim), then=then)
+
+    def _rest(self, found: Found) -> Claim:
+        """What the steps leave."""
+        purse = self.planner.purse
+        return purse.claim(self.leads_to, purse.total - found.spent, delta=self.request.delta)
 
     def _look_ahead(self, steps: Sequence[Step], table: PrivateTable, found: Found) -> None:
         """Before the first of several columns: have parts answer what a step of the same kind will ask of the others.
@@ -285,10 +300,10 @@ class PreparedTuned(Prepared):
             spent=self.account(learned),
         )
 
-    def account(self, learned: Learned[Any], *, what: str = THE_MEAN) -> tuple[Spent, ...]:
+    def account(self, learned: Learned[Any]) -> tuple[Spent, ...]:
         """What the steps cost, and what was left for that which they lead to."""
         purse = self.planner.purse
-        prices = [*learned.prices, (what, purse.total - learned.found.spent)]
+        prices = [*learned.prices, (self.leads_to, purse.total - learned.found.spent)]
         return purse.account(prices, self.request.delta)
 
     def _refusal(self, reason: str, told: str) -> NotReleased:

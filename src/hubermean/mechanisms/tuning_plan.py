@@ -305,6 +305,14 @@ class Planner:
             return False
         return True
 
+    def looks_beyond_ties(self, users: float) -> bool:
+        """Whether so many users are enough to search beyond a tie."""
+        try:
+            self.ties_search(self.expected(users))
+        except UnfitError:
+            return False
+        return True
+
     def expected(self, users: float) -> Found:
         """What the steps before the first spread will find with so many users, about."""
         spent = Fraction(0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -47,6 +48,9 @@ class Step(Protocol):
     def ready(self, found: Found) -> None:
         """InputError or UnfitError where it cannot be asked after what was found."""
 
+    def price(self, found: Found) -> Fraction:
+        """What it costs after what was found, in the currency of the purse: booked, and claimed of its law."""
+
     def law(self, table: PrivateTable, found: Found) -> Law:
         """The law of its answer."""
 
@@ -82,6 +86,9 @@ class CountUsers:
     def noise(self) -> NoiseLaw:
         return NoiseLaw(kind="laplace", scale=laplace_scale(self.planner.counting(None), sensitivity=1))
 
+    def price(self, found: Found) -> Fraction:
+        return self.planner.price_of_counting(None)
+
     def law(self, table: PrivateTable, found: Found) -> NoisySum:
         return NoisySum(position=[census_of(table).users], noise=self.noise)
 
@@ -89,7 +96,7 @@ class CountUsers:
         users = max(draw[0], 0)
         return replace(
             found,
-            spent=found.spent + self.planner.price_of_counting(None),
+            spent=found.spent + self.price(found),
             users=float(users),
             measured=(*found.measured, ("users_measured", users)),
         )
@@ -105,14 +112,14 @@ class ChooseCap:
     def ready(self, found: Found) -> None:
         self.planner.cap_search(found.users or 0.0)
 
+    def price(self, found: Found) -> Fraction:
+        return self.planner.purse.of_choice(self.planner.cap_search(found.users or 0.0).epsilon)
+
     def law(self, table: PrivateTable, found: Found) -> Choice:
         return self.planner.cap_search(found.users or 0.0).law(census_of(table))
 
     def learn(self, found: Found, draw: int) -> Found:
-        spent = found.spent + self.planner.purse.of_choice(
-            self.planner.cap_search(found.users or 0.0).epsilon
-        )
-        return replace(found, spent=spent, cap=int(CAPS[draw]))
+        return replace(found, spent=found.spent + self.price(found), cap=int(CAPS[draw]))
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,9 @@ class MeasureWeight:
         scale = laplace_scale(self.planner.counting(found.users), sensitivity=found.cap)
         return NoiseLaw(kind="laplace", scale=scale)
 
+    def price(self, found: Found) -> Fraction:
+        return self.planner.price_of_counting(found.users)
+
     def law(self, table: PrivateTable, found: Found) -> NoisySum:
         assert found.cap is not None
         ((weight,),) = added_up(table, Weighing(self.planner.request, found.cap))
@@ -139,7 +149,7 @@ class MeasureWeight:
         assert found.cap is not None
         # One scale low: too much would be planned for, more often than not, with the rest too little.
         weight = max((draw[0] - self._noise(found).scale) / found.cap, 0.0)
-        spent = found.spent + self.planner.price_of_counting(found.users)
+        spent = found.spent + self.price(found)
         measured = (*found.measured, ("weight_measured", max(draw[0], 0)))
         division = self.planner.division(weight, spent)
         return replace(found, spent=spent, weight=weight, division=division, measured=measured)
@@ -156,18 +166,20 @@ class ChooseSpread:
     def ready(self, found: Found) -> None:
         """Always: the weight that was found is enough, or nothing would have been learned from it."""
 
+    def price(self, found: Found) -> Fraction:
+        return self.planner.purse.of_choice(_spread_search(found).epsilon)
+
     def law(self, table: PrivateTable, found: Found) -> Choice:
         assert found.cap is not None
         means = MeansOnLine(self.planner.request, self.column, found.cap)
         return _spread_search(found).law(line_of(table, means), cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
-        search = _spread_search(found)
         return replace(
             found,
-            spent=found.spent + self.planner.purse.of_choice(search.epsilon),
+            spent=found.spent + self.price(found),
             spreads=(*found.spreads, draw),
-            shares=(*found.shares, search.share),
+            shares=(*found.shares, _spread_search(found).share),
         )
 
 
@@ -177,11 +189,16 @@ class LookBeyondTies:
 
     planner: Planner
     column: int
-    what = "spread of user means"
+    what = "spread beyond ties"
 
     def ready(self, found: Found) -> None:
         if found.spreads[self.column] < SHORTEST:
             self.planner.ties_search(found)
+
+    def price(self, found: Found) -> Fraction:
+        if found.spreads[self.column] >= SHORTEST:
+            return Fraction(0)
+        return self.planner.purse.of_choice(self.planner.ties_search(found).epsilon)
 
     def law(self, table: PrivateTable, found: Found) -> Law:
         if found.spreads[self.column] >= SHORTEST:
@@ -195,12 +212,11 @@ class LookBeyondTies:
             return found
         if draw < SHORTEST:
             raise UnfitError(TIES)
-        search = self.planner.ties_search(found)
         return replace(
             found,
-            spent=found.spent + self.planner.purse.of_choice(search.epsilon),
+            spent=found.spent + self.price(found),
             spreads=_with(found.spreads, self.column, draw),
-            shares=_with(found.shares, self.column, search.share),
+            shares=_with(found.shares, self.column, self.planner.ties_search(found).share),
         )
 
 
@@ -215,6 +231,9 @@ class ChoosePlace:
     def ready(self, found: Found) -> None:
         self.planner.place_search(self.column, found)
 
+    def price(self, found: Found) -> Fraction:
+        return self.planner.purse.of_choice(self.planner.place_search(self.column, found).epsilon)
+
     def law(self, table: PrivateTable, found: Found) -> Choice:
         assert found.cap is not None
         search = self.planner.place_search(self.column, found)
@@ -222,14 +241,13 @@ class ChoosePlace:
         return search.law(line_of(table, positions), cap=found.cap)
 
     def learn(self, found: Found, draw: int) -> Found:
-        search = self.planner.place_search(self.column, found)
-        if draw in (0, search.windows.count - 1):  # the values may lie anywhere beyond
+        windows = self.planner.place_search(self.column, found).windows
+        if draw in (0, windows.count - 1):  # the values may lie anywhere beyond
             raise UnfitError(
                 "the values lie further from 0 than radius, or than a thousand million thresholds"
             )
-        place = search.windows.middle(draw)
-        spent = found.spent + self.planner.purse.of_choice(search.epsilon)
-        return replace(found, spent=spent, places=(*found.places, place))
+        places = (*found.places, windows.middle(draw))
+        return replace(found, spent=found.spent + self.price(found), places=places)
 
 
 def _with(entries: tuple[Entry, ...], place: int, entry: Entry) -> tuple[Entry, ...]:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from hubermean.errors import InputError
+from hubermean.laws import Claim
 from hubermean.mechanisms.account import account
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import (
@@ -92,6 +93,19 @@ class Plan:
             return account(prices, unit="rho")
         noise = self.dimension * rest if self.accounting == "pure" else rest
         return account([(CHOICE, self.dimension * choice), (THE_MEAN, noise)], unit="epsilon", delta=delta)
+
+    def claims(self, delta: float) -> tuple[Claim, Claim]:
+        """What the choice and the noise of one coordinate cost."""
+        choice, rest = Fraction(self.choice), Fraction(self.rest)
+        match self.accounting:
+            case "pure":
+                return Claim(what=CHOICE, epsilon=choice), Claim(what=THE_MEAN, epsilon=rest)
+            case "gaussian":
+                noise = Claim(what=THE_MEAN, epsilon=rest, delta=delta, among=self.dimension)
+                return Claim(what=CHOICE, epsilon=choice), noise
+            case "concentrated":
+                noise = Claim(what=THE_MEAN, rho=rest / self.dimension)
+                return Claim(what=CHOICE, rho=choice**2 / 8), noise
 
     def concentrated(self) -> Fraction | None:
         """The rho of both stages, where that is what they are accounted in."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from typing import Any
 
-from hubermean.laws import Independent, Law, NoisySum, Staged
+from hubermean.laws import Independent, Law, Staged
 from hubermean.mechanisms.exact import PreparedExact
 from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.protocol import Outcome, Prepared
@@ -41,8 +41,6 @@ class PreparedWeighed(Prepared):
         return self.tested.users_to_audit()
 
     def law(self, table: PrivateTable) -> Staged:
-        weighing = self.tested.weighing
-        assert weighing is not None
         # An audit asks for many measured weights; few columns are kept, so that wide data needs no more memory. Users
         # in parts are located when that is known to be needed.
         column = lru_cache(maxsize=_COLUMNS_KEPT)(partial(self.exact.column_law, table))
@@ -54,11 +52,11 @@ class PreparedWeighed(Prepared):
             if plan is not None:
                 return self.tested.gate(located(), plan)
             if isinstance(table, UserTable):
-                return Independent(parts=map(column, range(len(table.columns))))
+                return Independent(parts=map(column, range(len(table.columns))), claim=self.exact.claim)
             return self.exact.law(table)
 
         weight = located().total_weight if counted is None else counted.weight
-        return Staged(first=NoisySum(position=[weight], noise=weighing), then=then)
+        return Staged(first=self.tested.weighed(weight), then=then)
 
     def claims(self, law: Any, neighbour: Any) -> Mapping[str, float]:
         measured = law.first.position

@@ -20,7 +20,7 @@ import numpy as np
 from hubermean.errors import InputError
 from hubermean.exact import rounded_means
 from hubermean.exact.sums import BLOCK
-from hubermean.laws import Independent, NoisySum, Staged
+from hubermean.laws import Independent, NoisySum, Staged, claiming
 from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.interval_choice import Bins
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
@@ -260,23 +260,25 @@ class PreparedWinsorized(Prepared):
 
     def _law(self, table: UserTable, coordinate: IntArray) -> Staged:
         """Of one coordinate."""
+        choice, noise = self.plan.claims(self.request.delta)
 
         def around(bin_: int) -> NoisySum:
             total = self.clipped_sum(table, coordinate, self.bins.midpoint(bin_))
-            return NoisySum(position=[total], noise=self.noise)
+            return NoisySum(position=[total], noise=self.noise, claim=noise)
 
         line = self.bins.line(coordinate[table.counts > 0])
-        return Staged(first=self.bins.law(line, self.plan.rate), then=around)
+        return Staged(first=claiming(self.bins.law(line, self.plan.rate), choice), then=around)
 
     def _law_in_parts(self, table: PrivateTable, rotation: Rotation, row: int) -> Staged:
         """The same, of users in parts."""
+        choice, noise = self.plan.claims(self.request.delta)
 
         def around(bin_: int) -> NoisySum:
             ((total,),) = added_up(table, ClippedSum(self, rotation, row, self.bins.midpoint(bin_)))
-            return NoisySum(position=[total], noise=self.noise)
+            return NoisySum(position=[total], noise=self.noise, claim=noise)
 
         line = line_of(table, BinsOnLine(self, rotation, row))
-        return Staged(first=self.bins.law(line, self.plan.rate), then=around)
+        return Staged(first=claiming(self.bins.law(line, self.plan.rate), choice), then=around)
 
     def outcome(self, draw: tuple[int, Sequence[tuple[int, Sequence[int]]]]) -> Outcome:
         """From the rotation, the chosen bins and the noisy sums to values."""

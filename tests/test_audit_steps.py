@@ -1,0 +1,180 @@
+"""Claims of single steps: what an audit makes of them, and that the search excites every one of them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hubermean as hm
+from hubermean.auditing.compare import readable
+from hubermean.auditing.steps import ADDS_UP, share_used, shares_of_claims
+from hubermean.ingest import duckdb_source
+from hubermean.laws import (
+    Choice,
+    Claim,
+    Gate,
+    Independent,
+    NoisySum,
+    Selection,
+    Staged,
+    Uniform,
+    without_claims,
+)
+from hubermean.noise import NoiseLaw
+from hubermean.privacy import largest_rho
+
+PROMISE = Claim(what="promise", epsilon=1.0, delta=1e-5)
+
+
+def choice(*costs: int, rate: Fraction = Fraction(1, 4), claim: Claim | None = None) -> Choice:
+    return Choice(costs=np.array(costs), sizes=np.ones(len(costs), dtype=np.int64), rate=rate, claim=claim)
+
+
+def noisy(place: int, *, kind: Any = "laplace", scale: float = 10.0, claim: Claim | None = None) -> NoisySum:
+    return NoisySum(position=[place], noise=NoiseLaw(kind=kind, scale=scale), claim=claim)
+
+
+def test_a_choice_is_judged_by_its_range() -> None:
+    """Costs move by one up and one down: a range of twice the rate."""
+    one, two = choice(0, 5, 3), choice(1, 4, 3)
+    assert share_used(Claim(what="c", epsilon=0.5), one, two) == pytest.approx(1.0)
+    assert share_used(Claim(what="c", rho=0.5**2 / 8), one, two) == pytest.approx(1.0)
+    assert share_used(Claim(what="c", epsilon=Fraction(0)), one, two) == math.inf
+    assert share_used(Claim(what="c", epsilon=Fraction(0)), one, one) == 0.0
+
+
+def test_noise_is_judged_in_the_unit_of_its_claim() -> None:
+    assert share_used(Claim(what="n", epsilon=0.3), noisy(0), noisy(3)) == pytest.approx(1.0)
+    assert share_used(Claim(what="n", rho=0.3**2 / 2), noisy(0), noisy(3)) == pytest.approx(1.0)
+    gaussian = [noisy(place, kind="gaussian", scale=2000.0) for place in (0, 1000)]
+    assert share_used(Claim(what="n", rho=0.125), *gaussian) == pytest.approx(1.0)
+    assert share_used(Claim(what="n", epsilon=1e-3), *gaussian) == math.inf
+    assert share_used(Claim(what="n", rho=1.0), noisy(0), noisy(0, scale=9.0)) == math.inf
+    joint = share_used(Claim(what="n", epsilon=1.0, delta=1e-3, among=4), *gaussian)
+    alone = share_used(
+        Claim(what="n", epsilon=1.0, delta=1e-3), gaussian[0], noisy(2000, kind="gaussian", scale=2000.0)
+    )
+    assert joint == pytest.approx(alone)
+
+
+def test_claims_add_up_along_a_path() -> None:
+    def law(place: int, mean: float) -> Staged:
+        first = noisy(place, claim=Claim(what="weight", epsilon=0.25))
+        last = Claim(what="mean", epsilon=mean)
+        return Staged(first=first, then=lambda _: choice(place, 0, claim=last))
+
+    found = shares_of_claims(readable(law(0, 0.75)), readable(law(1, 0.75)), PROMISE)
+    assert found == pytest.approx({"weight": 0.4, "mean": 1 / 3, ADDS_UP: 1.0})
+    assert shares_of_claims(readable(law(0, 1.0)), readable(law(1, 1.0)), PROMISE)[ADDS_UP] == 1.25
+    nothing = readable(without_claims(law(0, 1.0)))
+    assert shares_of_claims(nothing, nothing, PROMISE) == {}
+
+
+def test_parts_in_rho_fit_a_claim_in_epsilon_and_delta() -> None:
+    rho = largest_rho(1.0, 1e-5)
+    parts = [choice(0, 1, claim=Claim(what="column", rho=rho / 2)) for _ in range(2)]
+    whole = Independent(parts=parts, claim=Claim(what="mean", epsilon=1.0, delta=1e-5))
+    found = shares_of_claims(whole, whole, PROMISE)
+    assert found["parts of mean"] == pytest.approx(1.0)
+    assert found[ADDS_UP] == 1.0
+
+
+def test_a_cost_that_depends_on_the_data_is_found() -> None:
+    one, two = (noisy(0, claim=Claim(what="n", epsilon=epsilon)) for epsilon in (0.1, 0.2))
+    found = shares_of_claims(one, two, PROMISE)
+    assert found["what n costs does not depend on the data"] == math.inf
+
+
+def test_laws_without_stages_state_claims_too() -> None:
+    claim = Claim(what="t", epsilon=0.5, delta=0.1)
+    first, second = (Gate(passes=passes, bits=3, inner=noisy(0), claim=claim) for passes in (2, 3))
+    assert shares_of_claims(first, second, PROMISE)["t"] == pytest.approx(math.log(1.5) / 0.5)
+    first, second = (Selection(chances={"a": one}, bits=3, claim=claim) for one in (0, 1))
+    assert shares_of_claims(first, second, PROMISE)["t"] == pytest.approx(1.25)
+    assert shares_of_claims(Uniform(limit=2), Uniform(limit=2), PROMISE) == {}
+
+
+# Of a bound on a replaced user: under `add-remove` the scores of a share p move by p or 1 - p.
+TIGHT = {"replace-user": 0.99, "replace-values": 0.99, "add-remove": 0.65}
+STEPS = {
+    "user": [
+        "weight of all users",
+        "spread of user means",
+        "spread beyond ties",
+        "place of user means",
+        "the mean",
+    ],
+    "record": ["record cap"],
+}
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("per", ["user", "record"])
+@pytest.mark.parametrize("neighbors", list(TIGHT))
+@pytest.mark.slow
+def test_every_step_comes_near_its_claim(neighbors: str, per: str, delta: float) -> None:
+    found = hm.audit("tuned", epsilon=1, delta=delta, per=per, neighbors=neighbors)
+    assert found.kept, found
+    steps = STEPS["user"] + (STEPS["record"] if per == "record" and neighbors != "replace-values" else [])
+    for step in steps:
+        assert found.claims[step] >= TIGHT[neighbors], (step, found.claims)
+
+
+def test_every_step_of_one_audit_comes_near_its_claim() -> None:
+    found = hm.audit("tuned", epsilon=1, pairs=40)
+    assert found.kept, found
+    assert {step: round(found.claims[step], 2) for step in STEPS["user"]} == dict.fromkeys(STEPS["user"], 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("private_keys", [True, False])
+@pytest.mark.parametrize("neighbors", list(TIGHT))
+def test_every_step_of_tuned_groups_comes_near_its_claim(neighbors: str, private_keys: bool) -> None:
+    found = hm.audit(
+        "tuned", epsilon=1, delta=1e-4, groups=4, max_groups=2, neighbors=neighbors, private_keys=private_keys
+    )
+    assert found.kept, found
+    steps = [*STEPS["user"], "spread for all groups", *(["which groups appear"] if private_keys else [])]
+    for step in steps:
+        assert found.claims[step] >= min(TIGHT[neighbors], 0.9), (step, found.claims)
+
+
+@pytest.mark.parametrize("neighbors", list(TIGHT))
+@pytest.mark.parametrize(("per", "cap"), [("user", None), ("record", 3), ("record", None)])
+def test_counts_keep_their_promise(per: Any, cap: int | None, neighbors: str) -> None:
+    found = hm.audit("count", epsilon=1, per=per, record_cap=cap, neighbors=neighbors, pairs=40)
+    assert found.kept, found
+    assert found.claims["the count"] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("container", ["parquet", "csv", "jsonl", "polars", "arrow-dictionary"])
+def test_a_promise_holds_through_a_container(container: str) -> None:
+    found = hm.audit("clipped", epsilon=1, bounds=(0, 10), container=container, pairs=10)
+    assert found.kept, found
+    assert found.loss > 0.5
+    found = hm.audit("count", epsilon=1, groups=3, container=container, neighbors="add-remove", pairs=6)
+    assert found.kept, found
+
+
+def test_a_slip_of_the_reader_is_found_through_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only users of as many records as anybody are kept: one user decides how others are read."""
+    made = duckdb_source.DuckdbSource.users
+
+    def users(self: Any, *given: Any, **named: Any) -> Any:
+        table = made(self, *given, **named)
+        heaviest = int(table.counts.max(initial=0))
+        return table.taken(np.flatnonzero(table.counts == heaviest))
+
+    monkeypatch.setattr(duckdb_source.DuckdbSource, "users", users)
+    options: dict[str, Any] = {"epsilon": 1, "bounds": (0, 10), "neighbors": "add-remove", "pairs": 30}
+    assert not hm.audit("clipped", container="csv", **options).kept
+    assert hm.audit("clipped", **options).kept
+
+
+def test_an_unknown_container_is_refused() -> None:
+    with pytest.raises(hm.InputError, match="container must be one of 'parquet'"):
+        hm.audit("clipped", epsilon=1, bounds=(0, 10), container="papyrus")
