@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hubermean.group_table import GroupTable
+from hubermean.ingest.identity import identity_text
 from hubermean.user_table import UserTable
 
 Sums = list[tuple[tuple[Fraction, ...], int, int]]
@@ -103,7 +104,8 @@ def expected_in_groups(
     parts: list[tuple[str, tuple[Fraction, ...], int]] = []
     for group in named:
         only = [user if one == group else None for user, one in zip(users, groups, strict=True)]
-        parts += [(repr((group,)), sums, count) for sums, count, _ in expected(only, columns)]
+        name = identity_text(group)
+        parts += [(repr((name,)), sums, count) for sums, count, _ in expected(only, columns)]
     return sorted(parts)
 
 

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hubermean.ingest import coarse_sums as module
-from hubermean.ingest import duckdb_source
+from hubermean.ingest import rows
 from hubermean.ingest.coarse_sums import CoarseSums, NoRoomError, coarse_sums
 from hubermean.ingest.files import FileSet
 from hubermean.ingest.read import user_table
@@ -90,13 +90,13 @@ def read(path: Path | str, **given: Any) -> list[tuple[int, int, int]]:
 def queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Those that read a file from now on."""
     asked: list[str] = []
-    fetch = duckdb_source.fetch
+    fetch = rows.fetch
 
     def noted(query: Any, *rest: Any, **more: Any) -> Any:
         asked.append(query.sql_query())
         return fetch(query, *rest, **more)
 
-    monkeypatch.setattr(duckdb_source, "fetch", noted)
+    monkeypatch.setattr(rows, "fetch", noted)
     return asked
 
 

@@ -85,7 +85,7 @@ def test_a_lost_record_of_a_file_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         duckdb_source.FileSet,
         "scan",
-        lambda self, columns: scan(self, columns).replace("quote = '\"'", "quote = ''"),
+        lambda self, **columns: scan(self, **columns).replace("quote = '\"'", "quote = ''"),
     )
     with pytest.raises(Violation, match="exactly"):
         check_all(files, [seed for seed in files.seeds() if seed[0] == 1])

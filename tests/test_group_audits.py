@@ -90,11 +90,9 @@ def once_for_a_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def groups_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hubermean.ingest import duckdb_source
+    from hubermean.ingest import rows
 
-    monkeypatch.setattr(
-        duckdb_source, "GroupQuery", lambda **given: GroupQuery(**{**given, "max_groups": None})
-    )
+    monkeypatch.setattr(rows, "GroupQuery", lambda **given: GroupQuery(**{**given, "max_groups": None}))
 
 
 def generous_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -340,7 +340,7 @@ def test_a_query_does_not_make_public_how_many_users_it_finds(ledger: hm.Ledger,
     query = hm.sql("select * from t where fare > 11", files=[tmp_path / "t.parquet"])
     with duckdb.connect() as connection:
         found = connection.read_parquet(str(tmp_path / "t.parquet")).filter("fare > 11")
-        with pytest.raises(hm.InputError, match="takes neighbors='add-remove'"):
+        with pytest.raises(hm.InputError, match="use neighbors='add-remove'"):
             ask(ledger, data=found, neighbors="replace-user")
     for relation in ("replace-user", "replace-values"):
         for call in (
@@ -349,7 +349,7 @@ def test_a_query_does_not_make_public_how_many_users_it_finds(ledger: hm.Ledger,
                 query, user="rider", epsilon=0.1, neighbors=relation, ledger=ledger, dataset="trips"
             ),
         ):
-            with pytest.raises(hm.InputError, match="takes neighbors='add-remove'"):
+            with pytest.raises(hm.InputError, match="use neighbors='add-remove'"):
                 call()
     assert kinds(ledger) == ["opened"]
     release = ask(ledger, 0.25, data=query)

@@ -237,7 +237,7 @@ def test_a_mechanism_of_ones_own() -> None:
         (np.zeros(2, dtype=[("a", float)]), None, "array of numbers"),
         ([[[1.0]]], None, "shape"),
         ([1.0, 2.0], [1], "one whole number per user"),
-        ([1.0, 2.0], np.array([1.5, 2.0]), "one whole number per user"),
+        ([1.0, 2.0], np.zeros(2, dtype=[("a", int)]), "one whole number per user"),
         ([[1.0, 2.0], [3.0]], None, "shape"),
         (np.zeros((3, 0)), None, "shape"),
     ],

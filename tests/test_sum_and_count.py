@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hubermean.ingest import duckdb_source
+from hubermean.ingest import duckdb_source, rows
 from hubermean.ingest.engine import Limits, Roles
 from hubermean.ingest.sum_and_count import is_known, taken_apart
 from hubermean.user_table import UserTable
@@ -63,15 +63,15 @@ def test_one_aggregate_makes_the_same_integers_as_two(
     kind: pa.DataType, records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries = []
-    fetch = duckdb_source.fetch
+    fetch = rows.fetch
     monkeypatch.setattr(
-        duckdb_source,
+        rows,
         "fetch",
         lambda query, *rest, **more: queries.append(query.sql_query()) or fetch(query, *rest, **more),
     )
     table = numbers(kind)
     jointly = read(table, ["value"], records=records)
-    monkeypatch.setattr(duckdb_source, "is_known", lambda run: False)
+    monkeypatch.setattr(rows, "is_known", lambda run: False)
     apart = read(table, ["value"], records=records)
     assert integers(jointly) == integers(apart)
     assert ["EXPORT_STATE" in query for query in queries] == [True, False]
@@ -81,7 +81,7 @@ def test_several_columns_count_the_records_that_are_usable_in_all(monkeypatch: p
     table = numbers(pa.float64())
     table = table.append_column("other", pa.array([1, None, 3, 4, 5, 6, 7, 8, 9], pa.int64()))
     jointly = read(table, ["other", "value"], records=True)
-    monkeypatch.setattr(duckdb_source, "is_known", lambda run: False)
+    monkeypatch.setattr(rows, "is_known", lambda run: False)
     assert integers(jointly) == integers(read(table, ["other", "value"], records=True))
     assert sorted(jointly.counts.tolist()) == [0, 1, 2, 2]
 

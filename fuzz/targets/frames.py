@@ -71,7 +71,7 @@ CONTAINERS: tuple[tuple[Callable[[pa.Table], Any], bool], ...] = (
     (lambda table: table.to_reader(max_chunksize=3), True),
     (lambda table: ds.dataset(table), True),
     (_pandas, False),
-    (_pandas_arrow, True),
+    (_pandas_arrow, False),
     (_polars, False),
     (_polars_lazy, False),
     (_polars_failing, False),

@@ -178,9 +178,12 @@ def _looked_at(query: Any) -> list[str]:
     with open_source(query, Roles(users=()), Limits(memory_limit="1GB", threads=1)) as source:
         names = list(source.schema.types)
         notice(" ".join(map(str, source.schema.types.values())))
-        rows = quietly(
-            lambda: source.run(f"SELECT * FROM {source.name} LIMIT {_MOST_ROWS}").fetchall(), "cannot be run"
-        )
+
+        def found() -> list[tuple[Any, ...]]:
+            with source.opened() as opened:
+                return opened.run(f"SELECT * FROM {opened.name} LIMIT {_MOST_ROWS}").fetchall()
+
+        rows = quietly(found, "cannot be run")
     text = repr((names, rows))
     if holds_secret(text) or "root:x:0" in text:
         quoted = SECRET in query.query or "root:x:0" in query.query
