@@ -16,10 +16,10 @@ demo: $(READY)  ## a private mean of real data by person, from a fresh machine
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) postgres java  ## the test suite
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-all: $(READY) postgres java  ## the test suite with its slow statistical parts
-	$(BIN)/python -m pytest -n 2 -q -m ""
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m ""
 
 postgres:  ## the PostgreSQL server that tests start, from Debian's packages, unless there is one
 	@scripts/install-postgres

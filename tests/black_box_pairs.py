@@ -63,8 +63,8 @@ class Pair:
 
     Attributes:
         tight: half the noise breaks the promise by enough to be seen with this many samples.
-        slow: slow to draw from, or (of users with one record each, `replace-values`) the same law as another pair;
-            left to the slow tests.
+        slow: slow to draw from, or much like another pair (of users with one record each, `replace-values` has the
+            same law as `replace-user`); left to the slow tests.
         remembered: methods of the prepared mechanism that are functions of the table alone; they are called once.
     """
 
@@ -199,6 +199,7 @@ def _clipped() -> Iterator[Pair]:
                 name=f"clipped {law}: many records for few",
                 mechanism=Clipped(bounds=(0.0, 1.0), record_cap=5),
                 per="record",
+                slow=relation is not ADD_REMOVE and law == "Laplace",
                 **_neighbours(relation, crowd, ([FAR], 9), ([-FAR], few)),
                 **shared,
             )
@@ -326,13 +327,14 @@ def _winsorized() -> Iterator[Pair]:
                 per="record" if weighted else "user",
                 tight=True,
                 samples=1_500,
+                slow=weighted,
                 **_neighbours(relation, *(heavy if weighted else lone)),
                 **shared,
             )
             yield Pair(
                 name=f"winsorized {law}: the interval tips",
                 mechanism=Winsorized(threshold=1.0, radius=4.0, choice_share=0.5),
-                slow=relation is REPLACE_VALUES,
+                slow=relation is REPLACE_VALUES or law == "Gaussian",
                 **_neighbours(relation, (-FAR, FAR), FAR, -FAR),
                 **shared,
             )

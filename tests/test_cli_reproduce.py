@@ -2,31 +2,46 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from command_line import typed
+from hubermean.reproduce.figures.panels import QUICK
+from tiny_figures import TINY
+
 PROGRAM = Path(sys.executable).with_name("hubermean")
 
 
-def typed(*words, folder):
-    return subprocess.run(
-        [PROGRAM, "reproduce", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
+def in_a_process(*words, cwd):
+    return subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def test_a_panel_from_the_command_line(tmp_path):
-    done = typed("--figure", "1b", "--quick", "--out", "figures", folder=tmp_path)
+def check_a_panel(run, tmp_path):
+    quick = ("reproduce", "--figure", "1b", "--quick", "--out", "figures")
+    done = run(*quick, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "What the paper claims" in done.stdout
     assert "begin with figures/RESULTS.md" in done.stdout
     assert (tmp_path / "figures" / "1b.csv").read_text().startswith("panel,setting,users,x,method,mse,")
     # Given again it only draws; with another seed it is refused.
-    again = typed("--figure", "1b", "--quick", "--out", "figures", "--quiet", folder=tmp_path)
+    again = run(*quick, "--quiet", cwd=tmp_path)
     assert (again.returncode, again.stdout) == (0, "figures/RESULTS.md\n")
-    other = typed("--figure", "1b", "--quick", "--out", "figures", "--seed", "2", folder=tmp_path)
+    other = run(*quick, "--seed", "2", cwd=tmp_path)
     assert other.returncode == 2
     assert other.stderr.startswith("error: figures holds another run")
+
+
+def test_a_panel_from_the_command_line(tmp_path, monkeypatch):
+    """With fewer draws still than --quick takes."""
+    monkeypatch.setattr("hubermean.reproduce.figures.panels.QUICK", replace(TINY, name=QUICK.name))
+    check_a_panel(typed, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_quick_panel_as_it_is_typed(tmp_path):
+    check_a_panel(in_a_process, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +57,7 @@ def test_a_panel_from_the_command_line(tmp_path):
     ],
 )
 def test_bad_input_is_one_sentence_and_nothing_is_written(tmp_path, words, says):
-    done = typed(*words, folder=tmp_path)
+    done = typed("reproduce", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert says in done.stderr

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,18 +35,28 @@ def worlds(users: int) -> Iterator[World]:
     return itertools.combinations_with_replacement(CONTENTS, users)
 
 
-def prepared(world: World, relation: Neighbors, per: str, epsilon: float) -> PreparedClipped:
+def prepared(
+    world: World, relation: Neighbors, per: str, epsilon: float, delta: float = 0.0
+) -> PreparedClipped:
     cap = 3 if per == "record" else None
-    request = Request(columns=("v",), epsilon=epsilon, delta=0.0, neighbors=relation, per=per)  # type: ignore[arg-type]
+    request = Request(columns=("v",), epsilon=epsilon, delta=delta, neighbors=relation, per=per)  # type: ignore[arg-type]
     facts = PublicFacts.of(table_of(world), relation)
     return Clipped(bounds=(-1.0, 3.0), record_cap=cap).prepare(request, facts)
 
 
+@cache
+def placed(
+    world: World, relation: Neighbors, per: str, epsilon: float, delta: float = 0.0
+) -> tuple[PreparedClipped, list[int]]:
+    """The public decisions about a world and its sums; a world is met in many pairs."""
+    made = prepared(world, relation, per, epsilon, delta)
+    return made, made.law(table_of(world)).position
+
+
 def loss(world: World, other: World, relation: Neighbors, per: str, epsilon: float) -> Fraction:
     """The exact privacy loss of a pair; the public decisions must agree, or the pair is told apart at once."""
-    mine, theirs = (prepared(w, relation, per, epsilon) for w in (world, other))
+    (mine, first), (theirs, second) = (placed(w, relation, per, epsilon) for w in (world, other))
     assert mine == theirs
-    first, second = (mine.law(table_of(w)).position for w in (world, other))
     scale = Fraction(mine.laws[0].scale)
     return sum((abs(a - b) / scale for a, b in zip(first, second, strict=True)), Fraction(0))
 
@@ -113,20 +124,13 @@ def test_gaussian_noise_keeps_delta_on_every_pair_of_small_worlds(relation: Neig
     from hubermean.privacy import gaussian_delta
 
     epsilon, delta = 0.7, 0.1
-
-    def law(world: World) -> PreparedClipped:
-        cap = 3 if per == "record" else None
-        request = Request(columns=("v",), epsilon=epsilon, delta=delta, neighbors=relation, per=per)  # type: ignore[arg-type]
-        return Clipped(bounds=(-1.0, 3.0), record_cap=cap).prepare(
-            request, PublicFacts.of(table_of(world), relation)
-        )
-
     worst = 0.0
     for world in worlds(2):
         for other in neighbours(world, relation, CONTENTS):
-            mine = law(world)
-            assert mine == law(other)
-            first, second = (mine.law(table_of(w)).position for w in (world, other))
+            (mine, first), (theirs, second) = (
+                placed(w, relation, per, epsilon, delta) for w in (world, other)
+            )
+            assert mine == theirs
             worst = max(worst, float(np.linalg.norm(np.subtract(first, second, dtype=float))))
     assert mine.laws[0].kind == "gaussian"
     attained = gaussian_delta(epsilon, alpha=worst / mine.laws[0].scale)

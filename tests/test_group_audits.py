@@ -30,9 +30,9 @@ EXACT = {"mechanism": "exact", "threshold": 1, "radius": 20, "max_groups": 2}
         # Every way to divide always runs, and so does every relation; all pairs of the two are among the slow tests.
         pytest.param(options, relation, marks=[pytest.mark.slow] if relation not in always else [])
         for options, always in (
-            (RECORD, RELATIONS),
+            (RECORD, ("add-remove", "replace-user")),
             (GAUSSIAN, ("add-remove",)),
-            (PRIVATE_KEYS, RELATIONS),
+            (PRIVATE_KEYS, ("add-remove", "replace-values")),
             (EXACT, ("replace-user",)),
         )
         for relation in RELATIONS

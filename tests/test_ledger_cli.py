@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import hubermean as hm
+from command_line import typed
 from hubermean.cli.app import app
 from hubermean.ledger.export import exported
 from hubermean.report import ledger_page
@@ -45,7 +46,7 @@ def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subproc
 
 
 def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place: str) -> None:
-    """The whole way: open, release, ask again, run out, look, verify."""
+    """The whole way, in processes of their own: open, release, ask again, run out, look, verify."""
     made = run("ledger", "init", place, "--dataset", "trips", "--epsilon", "1", "--user", "u", cwd=folder)
     assert made.returncode == 0, made.stderr
     paid = ["--ledger", place, "--dataset", "trips"]
@@ -87,38 +88,38 @@ def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place:
 
 
 def test_charges_for_what_is_released_elsewhere(folder: Path) -> None:
-    run("ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", "--delta", "1e-6", cwd=folder)
+    typed("ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", "--delta", "1e-6", cwd=folder)
     spend = ["ledger", "spend", "l.sqlite", "--dataset", "d"]
-    assert run(*spend, "--epsilon", "0.9", "--note", "histogram", cwd=folder).returncode == 0
-    over = run(*spend, "--epsilon", "0.2", cwd=folder)
+    assert typed(*spend, "--epsilon", "0.9", "--note", "histogram", cwd=folder).returncode == 0
+    over = typed(*spend, "--epsilon", "0.2", cwd=folder)
     assert (over.returncode, over.stderr.count("\n")) == (3, 1)
-    assert run(*spend, "--epsilon", "0", "--delta", "1e-6", "--quiet", cwd=folder).stdout == "0.1\n"
-    assert "histogram" in run("ledger", "spend", "l.sqlite", "--quiet", cwd=folder).stdout
+    assert typed(*spend, "--epsilon", "0", "--delta", "1e-6", "--quiet", cwd=folder).stdout == "0.1\n"
+    assert "histogram" in typed("ledger", "spend", "l.sqlite", "--quiet", cwd=folder).stdout
     for wrong in (
         ["--note", "x"],
         ["--epsilon", "nan"],
         ["--epsilon", "-1"],
         ["--epsilon", "1", "--delta", "2"],
     ):
-        ended = run(*spend, *wrong, cwd=folder)
+        ended = typed(*spend, *wrong, cwd=folder)
         assert ended.returncode == 2, wrong
         assert ended.stderr.startswith("error: ")
-    missing = run("ledger", "spend", "l.sqlite", "--epsilon", "0.1", cwd=folder)
+    missing = typed("ledger", "spend", "l.sqlite", "--epsilon", "0.1", cwd=folder)
     assert "--dataset" in missing.stderr
 
 
 def test_damage_is_exit_code_five_and_names_the_entry(folder: Path) -> None:
     place = folder / "l.sqlite"
-    run("ledger", "init", str(place), "--dataset", "d", "--epsilon", "1")
-    run("ledger", "spend", str(place), "--dataset", "d", "--epsilon", "0.5", "--note", "histogram")
+    typed("ledger", "init", str(place), "--dataset", "d", "--epsilon", "1")
+    typed("ledger", "spend", str(place), "--dataset", "d", "--epsilon", "0.5", "--note", "histogram")
     page = place.read_bytes()
     place.write_bytes(page.replace(b"histogram", b"histogrAm"))
-    shown = run("ledger", "verify", str(place))
+    shown = typed("ledger", "verify", str(place))
     assert shown.returncode == 5
     assert "entry 2: it was altered" in shown.stdout
-    assert run("ledger", "verify", str(place), "--quiet").stdout == "damaged\n"
-    assert json.loads(run("ledger", "verify", str(place), "--json").stdout)["faults"][0]["entry"] == 2
-    release = run(
+    assert typed("ledger", "verify", str(place), "--quiet").stdout == "damaged\n"
+    assert json.loads(typed("ledger", "verify", str(place), "--json").stdout)["faults"][0]["entry"] == 2
+    release = typed(
         "release",
         "t.parquet",
         *KNOWN,
@@ -132,7 +133,7 @@ def test_damage_is_exit_code_five_and_names_the_entry(folder: Path) -> None:
     )
     assert (release.returncode, release.stdout) == (5, "")
     assert release.stderr == "error: entry 2 was altered\n" or "entry 2 was altered" in release.stderr
-    exported = run("ledger", "export", str(place), "--out", "l.html", cwd=folder)
+    exported = typed("ledger", "export", str(place), "--out", "l.html", cwd=folder)
     assert exported.returncode == 5
     assert "Release nothing against it" in (folder / "l.html").read_text()
 
@@ -140,15 +141,15 @@ def test_damage_is_exit_code_five_and_names_the_entry(folder: Path) -> None:
 def test_a_ledger_in_the_environment_must_be_used(folder: Path) -> None:
     """Whoever sets it means every release: one that names no data set is refused."""
     place = str(folder / "l.sqlite")
-    run("ledger", "init", place, "--dataset", "d", "--epsilon", "1")
+    typed("ledger", "init", place, "--dataset", "d", "--epsilon", "1")
     release = ["release", "t.parquet", *KNOWN, "--epsilon", "0.5"]
-    refused = run(*release, cwd=folder, HUBERMEAN_LEDGER=place)
+    refused = typed(*release, cwd=folder, HUBERMEAN_LEDGER=place)
     assert refused.returncode == 2
     assert (
         refused.stderr == "error: ledger and dataset go together; give --ledger and --dataset, or neither\n"
     )
-    assert run(*release, "--dataset", "d", cwd=folder, HUBERMEAN_LEDGER=place).returncode == 0
-    assert "0.5" in run("ledger", "show", HUBERMEAN_LEDGER=place).stdout
+    assert typed(*release, "--dataset", "d", cwd=folder, HUBERMEAN_LEDGER=place).returncode == 0
+    assert "0.5" in typed("ledger", "show", HUBERMEAN_LEDGER=place).stdout
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_a_ledger_in_the_environment_must_be_used(folder: Path) -> None:
 )
 def test_errors_are_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
     before = (folder / "t.parquet").read_bytes()
-    ended = run(*arguments, cwd=folder)
+    ended = typed(*arguments, cwd=folder)
     assert ended.returncode in (2, 5)
     assert sentence in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -266,12 +267,12 @@ def test_a_page_escapes_markup(tmp_path: Path) -> None:
 
 
 def test_export_is_json_that_can_be_read(folder: Path) -> None:
-    run("ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", cwd=folder)
-    run(
+    typed("ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", cwd=folder)
+    typed(
         "release", "t.parquet", *KNOWN, "--epsilon", "1", "--ledger", "l.sqlite", "--dataset", "d", cwd=folder
     )
-    printed = json.loads(run("ledger", "export", "l.sqlite", cwd=folder).stdout)
-    run("ledger", "export", "l.sqlite", "--out", "l.json", cwd=folder)
+    printed = json.loads(typed("ledger", "export", "l.sqlite", cwd=folder).stdout)
+    typed("ledger", "export", "l.sqlite", "--out", "l.json", cwd=folder)
     written = json.loads((folder / "l.json").read_text())
     assert printed["entries"] == written["entries"]
     assert [entry["kind"] for entry in written["entries"]] == ["opened", "charged", "released"]

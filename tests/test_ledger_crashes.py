@@ -52,10 +52,10 @@ def check_killed(place: str, data: Path, *options: str) -> dict[str, Any]:
 
 
 def test_a_release_that_is_killed_at_any_statement_leaves_no_value_without_a_charge(
-    place: str, data: Path
+    tmp_path: Path, data: Path
 ) -> None:
-    """A sample of the statements; all of them below."""
-    check_killed(place, data, "--every", "23")
+    """A sample of the statements, on SQLite; all of them, and PostgreSQL, below."""
+    check_killed(str(tmp_path / "budget.sqlite"), data, "--every", "23")
 
 
 @pytest.mark.slow

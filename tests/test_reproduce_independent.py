@@ -259,6 +259,11 @@ def check(rows, setting, own, *, noise_seen):
             assert not found(1 - noise_seen[name]).agrees(row), name
 
 
+def first_always(cases):
+    """The first of the cases in every run, the others among the slow tests."""
+    return [cases[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in cases[1:])]
+
+
 CASES_ONE_COLUMN = [
     ("1a", 1_000, 10, FAIR, {HLM: 0.1, WME: 0.1}),
     ("1a", 1_000, 10, PAPER, {HLM: 0.1}),
@@ -266,7 +271,7 @@ CASES_ONE_COLUMN = [
 ]
 
 
-@pytest.mark.parametrize(("panel", "users", "m", "setting", "noise_seen"), CASES_ONE_COLUMN)
+@pytest.mark.parametrize(("panel", "users", "m", "setting", "noise_seen"), first_always(CASES_ONE_COLUMN))
 def test_figure_1_one_column(panel, users, m, setting, noise_seen):
     """Nothing is bounded here: Delta is exact on both sides."""
     rows, world = library_rows(panel, users, m, 60), World(panel, users, m, setting, seed=2024)
@@ -286,7 +291,7 @@ def test_figure_1_one_column(panel, users, m, setting, noise_seen):
 CASES_THREE_COLUMNS = [("1d", 1_000, 1, {HLM: 0.1}), ("1e", 10_000, 10, {HLM: 0.1, WME: 0.1})]
 
 
-@pytest.mark.parametrize(("panel", "users", "m", "noise_seen"), CASES_THREE_COLUMNS)
+@pytest.mark.parametrize(("panel", "users", "m", "noise_seen"), first_always(CASES_THREE_COLUMNS))
 def test_figure_1_three_columns(panel, users, m, noise_seen):
     """Delta is bounded on both sides by whom a ball of radius T/2 leaves out, found in two ways.
 
@@ -309,7 +314,7 @@ def test_figure_1_three_columns(panel, users, m, noise_seen):
 CASES_UNEQUAL = [("2a", 4, {HLM: 0.2}), ("2c", 3, {}), ("2a", 6, {HLM: 0.1})]
 
 
-@pytest.mark.parametrize(("panel", "gamma", "noise_seen"), CASES_UNEQUAL)
+@pytest.mark.parametrize(("panel", "gamma", "noise_seen"), first_always(CASES_UNEQUAL))
 def test_figure_2(panel, gamma, noise_seen):
     """For gamma = 6 S is 2 R_c e^(-beta (k_0 - Delta)), so that the tuned A leaves nobody out. Otherwise Delta matters
     little, unless 2 R_c e^(-beta (k_0 - Delta)) comes near the other terms."""

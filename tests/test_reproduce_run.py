@@ -14,24 +14,11 @@ from pathlib import Path
 import pytest
 
 from hubermean import InputError
-from hubermean.reproduce.figures.panels import FULL, PANELS, SYNTHETIC, Point, chosen_panels
+from hubermean.reproduce.figures.panels import PANELS, SYNTHETIC, Point, chosen_panels
 from hubermean.reproduce.figures.reproduction import Reproduction
 from hubermean.reproduce.figures.run import run_points
 from hubermean.reproduce.figures.store import Run, Store, table, write_whole
-
-TINY = replace(
-    FULL,
-    name="tiny",
-    users=(60,),
-    records=(1, 5, 20),
-    gammas=(1, 3),
-    thresholds=(2.0, 8.0),
-    tuning=(3, 6),
-    batch=4,
-    batches=1,
-    precision=math.inf,
-    most_batches=1,
-)
+from tiny_figures import TINY
 
 
 def store_in(folder, seed=1):

@@ -132,10 +132,8 @@ def test_bad_requests_are_refused(arguments: dict[str, Any], message: str) -> No
 def test_users_is_for_add_remove_only() -> None:
     mechanism = Smooth(threshold=1.0, radius=1.0, users=500)
     with pytest.raises(hm.InputError, match="users is for 'add-remove'"):
-        hm.mean_of_user_means([1.0], epsilon=1.0, delta=1e-5, mechanism=mechanism)
-    release = hm.mean_of_user_means(
-        [1.0], epsilon=1.0, delta=1e-5, mechanism=mechanism, neighbors="add-remove"
-    )
+        hm.mean_of_user_means([1.0], epsilon=1.0, delta=1e-5, mechanism=mechanism, neighbors="replace-user")
+    release = hm.mean_of_user_means([1.0], epsilon=1.0, delta=1e-5, mechanism=mechanism)
     assert release.n_users is None
     for bad in (0, 1.5, True):
         with pytest.raises(hm.InputError, match="users must be a whole number"):

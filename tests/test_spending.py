@@ -20,14 +20,13 @@ RNG = np.random.default_rng(17)
 MEANS = RNG.normal(5.0, 1.0, (20_000, 3))
 COUNTS = RNG.integers(1, 9, 20_000)
 KNOWN = {"threshold": 4.0, "radius": 100.0}
+REPLACED = {"neighbors": "replace-user"}
 
 TUNED = ["weight of all users", "spread of user means", "place of user means", "the mean"]
 ACCOUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "tuned, nothing told": ({}, ["record cap", *TUNED]),
-    "tuned, users private too": (
-        {"neighbors": "add-remove"},
-        ["number of users", "record cap", *TUNED],
-    ),
+    "tuned, nothing told": ({}, ["number of users", "record cap", *TUNED]),
+    "tuned, an estimate of the users": ({"n_users": 20_000}, ["record cap", *TUNED]),
+    "tuned, users public": (REPLACED, ["record cap", *TUNED]),
     "tuned, scale told": ({"scale": 1.0, "record_cap": 5}, [TUNED[0], TUNED[2], TUNED[3]]),
     "tuned, several columns": ({"columns": 3, "per": "user"}, TUNED),
     "tuned, concentrated": ({"columns": 3, "per": "user", "delta": 1e-6}, TUNED),
@@ -35,17 +34,24 @@ ACCOUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "clipped, delta": ({"bounds": (0, 10), "record_cap": 5, "delta": 1e-6}, ["the mean"]),
     "exact": ({**KNOWN, "mechanism": "exact", "record_cap": 5}, ["the mean"]),
     "smooth": ({**KNOWN, "mechanism": "smooth", "delta": 1e-6, "per": "user"}, ["the mean"]),
-    "tested": ({**KNOWN, "mechanism": "tested", "delta": 1e-6, "per": "user"}, ["the test and the mean"]),
+    "tested": (
+        {**KNOWN, "mechanism": "tested", "delta": 1e-6, "per": "user"},
+        ["weight of all users", "the test and the mean"],
+    ),
+    "tested, users public": (
+        {**KNOWN, **REPLACED, "mechanism": "tested", "delta": 1e-6, "per": "user"},
+        ["the test and the mean"],
+    ),
     "tested, weighed": (
         {**KNOWN, "mechanism": "tested", "delta": 1e-6, "record_cap": 5},
         ["weight of all users", "the test and the mean"],
     ),
     "winsorized": (
-        {**KNOWN, "mechanism": "winsorized", "per": "user"},
+        {**KNOWN, **REPLACED, "mechanism": "winsorized", "per": "user"},
         ["interval of user means", "the mean"],
     ),
     "winsorized, one interval": (
-        {"threshold": 100.0, "radius": 100.0, "mechanism": "winsorized", "per": "user"},
+        {**REPLACED, "threshold": 100.0, "radius": 100.0, "mechanism": "winsorized", "per": "user"},
         ["the mean"],
     ),
 }

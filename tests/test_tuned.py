@@ -241,7 +241,7 @@ def test_a_number_of_users_that_is_given_need_not_be_measured() -> None:
         assert release.spent[-1].what == "the mean"
         spent.append(release.spent[-1].amount)
     assert spent[1] > spent[0]
-    with pytest.raises(hm.InputError, match="but there are 90"):
+    with pytest.raises(hm.InputError, match="but n_users expects 90"):
         hm.mean_of_user_means(means, counts, epsilon=1, neighbors="add-remove", n_users=90)
 
 
@@ -273,16 +273,19 @@ def test_light_users_may_lie_further_away_than_heavy_ones() -> None:
 
 
 def test_refusals_say_what_would_help() -> None:
+    public: dict[str, Any] = {"neighbors": "replace-user"}
     with pytest.raises(
         hm.InputError,
         match=r"takes about \d+ users here, but there are 50; give bounds=, or threshold= and radius=",
     ):
-        hm.mean_of_user_means(np.arange(50.0), epsilon=1)
+        hm.mean_of_user_means(np.arange(50.0), epsilon=1, **public)
     with pytest.raises(hm.InputError, match=r"users here, but there are 50; give record_cap= and bounds="):
-        hm.mean_of_user_means(np.arange(50.0), epsilon=1, per="record")
+        hm.mean_of_user_means(np.arange(50.0), epsilon=1, per="record", **public)
     for per in ("user", "record"):
+        with pytest.raises(hm.InputError, match="users here, but n_users expects 60"):
+            hm.mean_of_user_means(np.arange(50.0), epsilon=1, n_users=60, per=per)  # type: ignore[arg-type]
         with pytest.raises(hm.NotReleased, match="too few users"):
-            hm.mean_of_user_means(np.arange(50.0), epsilon=1, neighbors="add-remove", per=per)  # type: ignore[arg-type]
+            hm.mean_of_user_means(np.arange(50.0), epsilon=1, per=per)  # type: ignore[arg-type]
     with pytest.raises(hm.NotReleased, match="most users have the same value") as caught:
         hm.mean_of_user_means(np.full(5000, 3.0), epsilon=1)
     assert caught.value.epsilon == 1
@@ -401,7 +404,7 @@ def test_likeness_counts_beside_given_bounds() -> None:
 def test_what_cannot_be_released_is_refused_before_anything_is_spent() -> None:
     means = np.random.default_rng(21).normal(size=20_000)
     with pytest.raises(hm.InputError, match="users here, but there are 20,000"):
-        hm.mean_of_user_means(means, epsilon=0.005, per="record", record_cap=3)
+        hm.mean_of_user_means(means, epsilon=0.005, per="record", record_cap=3, neighbors="replace-user")
     counts = np.zeros(20_000, dtype=np.int64)
     with pytest.raises(hm.InputError, match="no user has a record"):
         hm.mean_of_user_means(means, counts, epsilon=1, per="record", neighbors="replace-values")
