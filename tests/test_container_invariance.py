@@ -7,6 +7,7 @@ same to the last bit: sums, counts, which groups they count in, names and types 
 from __future__ import annotations
 
 import math
+import os
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -18,7 +19,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from fuzz.oracle import Rule
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import hubermean as hm
@@ -194,7 +195,8 @@ def _escaped(text: str | None, container: Container) -> str | None:
 
 def sample(examples: int) -> Callable[[Any], Any]:
     quick = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=examples, deadline=None, suppress_health_check=quick)
+    phases = (Phase.explicit, Phase.generate) if "HUBERMEAN_QUICK_RED" in os.environ else tuple(Phase)
+    return settings(max_examples=examples, deadline=None, suppress_health_check=quick, phases=phases)
 
 
 @pytest.mark.parametrize("name", ON_DUCKDB)

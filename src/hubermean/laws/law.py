@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -136,7 +137,7 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Selection:
-    """Each key appears or does not, independently of the others; a draw is the sorted tuple of those that do.
+    """Each key appears or does not, independently of the others; a draw is the tuple of those that do, in order.
 
     A key appears with probability `chances[key]` / 2^`bits`, exactly; one without a chance never does.
     """
@@ -149,7 +150,7 @@ class Selection:
         whole = 1 << self.bits
         return tuple(
             key
-            for key in sorted(self.chances)
+            for key in sorted(self.chances, key=natural_order)
             if self.chances[key] == whole or noise.below(whole) < self.chances[key]
         )
 
@@ -177,3 +178,12 @@ def without_claims(law: Law) -> Law:
         case NoisySum() | Choice() | Selection():
             return replace(law, claim=None)
     return law
+
+
+def natural_order(key: Any) -> tuple[tuple[bool, int, str], ...]:
+    """By which keys are sorted: texts that are whole numbers by their size, before all others."""
+    texts = map(str, key if isinstance(key, tuple) else (key,))
+    return tuple(
+        (False, int(text), "") if re.fullmatch("-?[0-9]{1,18}", text, re.ASCII) else (True, 0, text)
+        for text in texts
+    )
