@@ -35,7 +35,7 @@ def check_a_panel(run, tmp_path):
 
 def test_a_panel_from_the_command_line(tmp_path, monkeypatch):
     """With fewer draws still than --quick takes."""
-    monkeypatch.setattr("hubermean.reproduce.figures.panels.QUICK", replace(TINY, name=QUICK.name))
+    monkeypatch.setattr("hubermean.reproduce.figures.panels.QUICK", replace(TINY, name=QUICK.name, batch=20))
     check_a_panel(typed, tmp_path)
 
 

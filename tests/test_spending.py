@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hubermean as hm
@@ -117,6 +117,7 @@ def test_auto_accounts_for_the_weighing_whichever_mechanism_it_called_for(users:
 
 
 @given(st.lists(st.floats(min_value=1e-9, max_value=10), min_size=1, max_size=8))
+@settings(deadline=None)
 def test_what_is_shown_never_adds_up_to_more_than_was_spent(amounts: list[float]) -> None:
     texts = shown_amounts(amounts)
     assert len(texts) == len(amounts)

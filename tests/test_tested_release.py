@@ -97,7 +97,7 @@ def test_a_radius_too_large_is_called_that(n: int, d: int, neighbors: str) -> No
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_too_few_public_users_are_told_how_many_are_needed(epsilon: float) -> None:
-    arguments = USUAL | {"epsilon": epsilon}
+    arguments = USUAL | {"epsilon": epsilon, "neighbors": "replace-user"}
     with pytest.raises(
         hm.InputError, match=r"needs about [\d,]+ users here and there are at most 3"
     ) as refusal:
@@ -169,7 +169,7 @@ def test_refusals_do_not_tell_the_data() -> None:
     for means in (np.repeat([-5.0, 5.0], 500), np.full(1000, np.nan), np.linspace(-900, 900, 1000)):
         for _ in range(3):
             with pytest.raises(hm.NotReleased) as refusal:
-                hm.mean_of_user_means(means, **USUAL)
+                hm.mean_of_user_means(means, **USUAL, neighbors="replace-user")
             texts.add(str(refusal.value))
     assert len(texts) == 1
 
@@ -206,7 +206,7 @@ def test_the_parameters_say_what_was_measured(per: str, neighbors: str) -> None:
 def test_the_same_is_shown_for_all_data_of_a_size() -> None:
     shown = []
     for means in (np.zeros(500), np.random.default_rng(2).normal(7.0, 0.1, 500), np.full(500, 1e300)):
-        release = hm.mean_of_user_means(means, **USUAL)
+        release = hm.mean_of_user_means(means, **USUAL, neighbors="replace-user")
         shown.append((dict(release.parameters), repr(prepared(UserTable.from_means(means), threshold=1.0))))
     assert shown[0] == shown[1] == shown[2]
 

@@ -291,9 +291,9 @@ def test_refusals_say_what_would_help() -> None:
     assert caught.value.epsilon == 1
     assert "give bounds=, for a flag (0, 1)" in str(caught.value)
     with pytest.raises(hm.InputError, match="there are 50; give bounds="):
-        hm.mean_of_user_means(np.arange(50.0), epsilon=1, scale=10.0, radius=1000.0)
+        hm.mean_of_user_means(np.arange(50.0), epsilon=1, scale=10.0, radius=1000.0, **public)
     with pytest.raises(hm.InputError, match="there are 50; give radius=, or bounds="):
-        hm.mean_of_user_means(np.arange(50.0), epsilon=1, scale=10.0)
+        hm.mean_of_user_means(np.arange(50.0), epsilon=1, scale=10.0, **public)
     with pytest.raises(hm.NotReleased):
         hm.mean_of_user_means(np.full(5000, np.nan), epsilon=1)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,8 @@ from winsorized_runs import (
     prepared,
     request,
 )
+
+REPLACED: dict[str, Any] = {"mechanism": "winsorized", "neighbors": "replace-user"}
 
 # --- accuracy -------------------------------------------------------------------------------------------------
 
@@ -70,11 +73,11 @@ def test_limit_cases() -> None:
     for columns in (1, 3):
         means = rng.normal(5.0, 0.3, (400, columns))
         release = hm.mean_of_user_means(
-            means, epsilon=1e6, delta=1e-5, mechanism="winsorized", threshold=3.0, radius=50.0
+            means, epsilon=1e6, delta=1e-5, threshold=3.0, radius=50.0, **REPLACED
         )
         assert np.allclose(release.value, means.mean(axis=0), atol=1e-4)
     outlier = np.append(np.full(99, 5.0), 1e9)
-    release = hm.mean_of_user_means(outlier, epsilon=1e6, mechanism="winsorized", threshold=1.0, radius=50.0)
+    release = hm.mean_of_user_means(outlier, epsilon=1e6, threshold=1.0, radius=50.0, **REPLACED)
     midpoint = 2 * math.floor(5.0 / 2) + 1  # an even number of bins has edges at the even numbers
     assert release.value == pytest.approx((99 * 5.0 + midpoint + 2.0) / 100, abs=1e-4)
 
@@ -170,9 +173,9 @@ def test_end_to_end_on_a_frame(columns: int) -> None:
         epsilon=1.0,
         delta=0.0 if columns == 1 else 1e-6,
         per="user",
-        mechanism="winsorized",
         threshold=3.0 if columns == 1 else 4.0,
         radius=100.0,
+        **REPLACED,
     )
     truth = float(np.mean([np.mean(one) for one in users]))
     assert np.allclose(release.value, truth, atol=10 * release.parameters["noise_stddev"])
@@ -182,9 +185,10 @@ def test_end_to_end_on_a_frame(columns: int) -> None:
 
 
 def test_the_command_line_takes_threshold_and_radius(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text("u,v\n" + "".join(f"{number},5.0\n" for number in range(200)))
-    options = ["--user", "u", "--value", "v", "--epsilon", "50", "--per", "user", "--mechanism", "winsorized"]
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"u": list(range(200)), "v": [5.0] * 200}), path)
+    options = ["--user", "u", "--value", "v", "--epsilon", "50", "--per", "user"]
+    options += ["--mechanism", "winsorized", "--neighbors", "replace-user"]
     arguments = ["release", str(path), *options, "--threshold", "1", "--radius", "40", "--json"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
@@ -197,14 +201,14 @@ def test_the_command_line_takes_threshold_and_radius(tmp_path: Path) -> None:
 
 def test_several_columns_need_no_delta() -> None:
     release = hm.mean_of_user_means(
-        np.full((500, 2), 3.0), epsilon=5.0, mechanism="winsorized", threshold=1.0, radius=10.0
+        np.full((500, 2), 3.0), epsilon=5.0, threshold=1.0, radius=10.0, **REPLACED
     )
     assert release.parameters["accounting"] == "pure"
 
 
 def test_a_billion_bins_are_no_burden() -> None:
     means = np.random.default_rng(1).normal(123.456, 0.3, 2000)
-    release = hm.mean_of_user_means(means, epsilon=2.0, mechanism="winsorized", threshold=1.0, radius=1e9)
+    release = hm.mean_of_user_means(means, epsilon=2.0, threshold=1.0, radius=1e9, **REPLACED)
     assert release.parameters["bins"] == 10**9
     assert abs(release.value - 123.456) < 1.0  # type: ignore[operator]
 
@@ -270,7 +274,7 @@ def test_all_but_the_value_is_the_same_for_neighbours(
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(options: dict[str, Any], message: str) -> None:
-    given = {"mechanism": "winsorized", "epsilon": 1.0} | options
+    given = REPLACED | {"epsilon": 1.0} | options
     with pytest.raises(hm.HubermeanError, match=message):
         hm.mean_of_user_means([1.0, 2.0], **given)
 
@@ -301,9 +305,9 @@ def test_extreme_budgets_release_or_say_why(epsilon: float, delta: float, column
             np.ones((5, columns)),
             epsilon=epsilon,
             delta=delta,
-            mechanism="winsorized",
             threshold=1.0,
             radius=1e6,
+            **REPLACED,
         )
     except hm.HubermeanError as error:
         assert "epsilon is too small" in str(error)  # noqa: PT017 - either outcome is right
