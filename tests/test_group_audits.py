@@ -83,8 +83,8 @@ def undivided(monkeypatch: pytest.MonkeyPatch) -> None:
 def once_for_a_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Division.of.__func__  # type: ignore[attr-defined]
 
-    def broken(cls: Any, asked: Any, *, max_groups: int, public_keys: bool) -> Division:
-        return replace(made(cls, asked, max_groups=max_groups, public_keys=public_keys), changes=max_groups)
+    def broken(cls: Any, asked: Any, *, max_groups: int, **more: Any) -> Division:
+        return replace(made(cls, asked, max_groups=max_groups, **more), changes=max_groups)
 
     monkeypatch.setattr(Division, "of", classmethod(broken))
 

@@ -24,11 +24,11 @@ from hubermean.user_table import UserTable
 
 PAPER = "paper-literal"
 COUNT = "count"
-PAIRS, ADAPTIVE_PAIRS = 2_000, 400
+PAIRS, ADAPTIVE_PAIRS = 2_000, 250
 """How many pairs are judged by default: of a mechanism, and of an adaptive one."""
 GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
 """The same with groups, and at most through a container."""
-_LEAST_ADAPTIVE_PAIRS = 120
+_LEAST_ADAPTIVE_PAIRS = 100
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
@@ -163,7 +163,7 @@ def audit(
         container: hand both data sets of every pair over as records in this container, such as "csv", "pandas" or
             "spark" (`hubermean.auditing.CONTAINERS`), and read them as a release would.
         pairs: how many pairs of neighbours to judge; if left out 2,000, 400 with `groups`; for an adaptive
-            mechanism 400 over the number of columns, 150 with `groups`; at most 100 through a container.
+            mechanism 250 over the number of columns, 150 with `groups`; at most 100 through a container.
         seed: of the worlds; noise is never drawn.
         progress: called with the number of pairs judged so far.
 

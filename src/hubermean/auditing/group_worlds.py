@@ -226,7 +226,7 @@ def group_pair(shape: str, scene: GroupScene, rng: Generator) -> GroupPair:
 def in_groups(pair: Pair, scene: GroupScene, rng: Generator, sizes: Sequence[int] = ()) -> GroupPair:
     """The users of a pair, each in one group; the one that changes is in as many as it may count in.
 
-    With `sizes` one of the groups has one of these numbers of users.
+    With `sizes` all groups but the last have one of these numbers of users.
     """
     places = [str(scene.groups[place]) for place in rng.permutation(len(scene.groups))[: scene.max_groups]]
     others = [group for group in scene.groups if group not in places] or places
@@ -240,21 +240,13 @@ def in_groups(pair: Pair, scene: GroupScene, rng: Generator, sizes: Sequence[int
         )
 
     means, counts = pair.means[:, 0].tolist(), pair.records.tolist()
-    small, large = (
-        int(rng.choice(sizes)) if len(sizes) else 0,
-        scene.groups[1:] if len(sizes) else scene.groups,
-    )
+    few = scene.groups[:-1] if len(sizes) else ()
+    filling = [group for group in few for _ in range(int(rng.choice(sizes)))]
+    large = scene.groups[len(few) :]
+    filling += [large[number % len(large)] for number in range(len(means))]
     members = tuple(
-        Member(
-            shares=(
-                Share(
-                    group=scene.groups[0] if number < small else large[number % len(large)],
-                    value=mean,
-                    records=count,
-                ),
-            )
-        )
-        for number, (mean, count) in enumerate(zip(means, counts, strict=True))
+        Member(shares=(Share(group=group, value=mean, records=count),))
+        for group, mean, count in zip(filling, means, counts, strict=False)
     )
     stays = rng.random() < 0.5 or len(others) < len(places)
     return GroupPair(
