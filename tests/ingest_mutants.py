@@ -77,7 +77,7 @@ SLIPS = (
     Slip(
         "members of types are shown",
         "ingest/columns.py",
-        'return re.split(r"[(<\\[]", str(declared), maxsplit=1)[0]',
+        'return re.split(r"[(<]", str(declared), maxsplit=1)[0]',
         "return str(declared)",
         (WAY_IN, CANARIES),
     ),

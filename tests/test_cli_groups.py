@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
-    (tmp_path / "keys.csv").write_text("year,city\n2000,Bern\n2001,Zug\n2001,Zug\n", encoding="utf-8")
+    (tmp_path / "keys.csv").write_text("year,city\n2000,Bern\n2001,Zug\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
     def invoke(*arguments: str) -> Any:
@@ -60,7 +60,7 @@ def test_machines_and_pipes(run: Any) -> None:
 
 def test_public_groups_from_a_file(run: Any) -> None:
     made = json.loads(run(*MEAN, "--by", "year", "--by", "city", "--keys", "keys.csv", "--json").stdout)
-    assert {(row["year"], row["city"]) for row in made["rows"]} == {(2000, "Bern"), (2001, "Zug")}
+    assert {(row["year"], row["city"]) for row in made["rows"]} == {("2000", "Bern"), ("2001", "Zug")}
 
 
 def test_a_report_of_groups(run: Any, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_counts(run: Any, tmp_path: Path) -> None:
         (["--by", "city", "--key", "Zug", "--keys", "keys.csv"], "not both"),
         (["--by", "city", "--by", "year", "--key", "Zug"], "with --keys"),
         (["--by", "city", "--keys", "nowhere.csv"], "no file nowhere.csv"),
-        (["--by", "city", "--by", "town", "--keys", "keys.csv"], "in keys.csv, there is no column 'town'"),
+        (["--by", "city", "--by", "town", "--keys", "keys.csv"], "the columns city, town and no other"),
         (["--by", "fare", "--key", "1"], "both value and by"),
         (["--by", "year", "--key", "x"], "no value of column"),
         (["--by", "city", "--key", "Zug", "--max-groups", "0"], "--max-groups must be"),

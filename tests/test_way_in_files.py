@@ -136,3 +136,110 @@ def test_the_charge_is_on_disk_before_the_first_record_is_read(
     )
     assert seen
     assert all("0.75" in left for left in seen)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_user_in_groups_without_names_is_in_none_that_has_one(pooled: bool, tmp_path: Path) -> None:
+    """DuckDB makes what a window sorts by anew: text that is no UTF-8 came back as the name of another group."""
+    odd = [b"A\xff%03d" % number for number in range(20)] + [b"\xff%03d" % number for number in range(20)]
+    users = [b"u%d" % number for number in range(50)] + [b"x"] * 40
+    table = pa.table(
+        {
+            "u": invalid_text(*users),
+            "g": invalid_text(*[b"A"] * 50, *odd),
+            "v": [1.0] * 50 + [100.0] * 40,
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    for data in (table, table.to_reader(), tmp_path / "t.parquet"):
+        found = group_table(data, user=["u"], value=["v"], by=["g"], keys=None, max_groups=30, pooled=pooled)
+        assert found.keys == (("A",),)
+        assert found.users_per_group().tolist() == [50]
+        assert set(np.atleast_1d(found.members.means).tolist()) == {1.0}
+
+
+def test_a_user_id_that_is_no_text_changes_no_name_of_a_group() -> None:
+    ids = invalid_text(*[b"u%d" % number for number in range(20)], *[b"x\xff\x00m\xff\x001\xff"] * 4)
+    table = pa.table({"u": ids, "g": [7] * 20 + [1, 2, 3, 4], "v": [1.0] * 24})
+    for pooled in (False, True):
+        found = group_table(table, user=["u"], value=["v"], by=["g"], keys=None, max_groups=2, pooled=pooled)
+        assert {key for (key,) in found.keys} <= {"7", "1", "2", "3", "4"}
+        per_group = dict(zip(found.keys, found.users_per_group().tolist(), strict=True))
+        assert per_group[("7",)] == 20
+        assert sum(per_group.values()) == 22
+
+
+@pytest.mark.parametrize(
+    ("cells", "odd"),
+    [
+        ([1, 2], 3j),
+        ([np.timedelta64(5, "D"), np.timedelta64(7, "D")], "x"),
+        ([np.datetime64("2020-01-01"), np.datetime64("2020-01-02")], "x"),
+        ([1.5, 2.5], complex(3, 0)),
+    ],
+    ids=["complex", "durations", "dates", "real complex"],
+)
+def test_one_cell_of_another_kind_changes_no_other_in_pandas(cells: list[Any], odd: Any) -> None:
+    import pandas as pd
+
+    def entries(column: list[Any], role: str) -> list[Any]:
+        frame = pd.DataFrame({"c": column, "other": [float(one) for one in range(len(column))]})
+        user, value = ("c", "other") if role == "user" else ("other", "c")
+        table = user_table(frame, user=user, value=value).collected()
+        return sorted(zip(np.nan_to_num(table.means, nan=-1.0).tolist(), table.counts.tolist(), strict=True))
+
+    for role in ("user", "value"):
+        alone, beside = entries(cells, role), entries([*cells, odd], role)
+        assert all(one in beside for one in alone), role
+
+
+@pytest.mark.parametrize("kind", ["string", "date32[day]", "timestamp[s]", "duration[s]"])
+def test_a_cell_that_python_cannot_hold_stops_no_release(kind: str) -> None:
+    import pandas as pd
+
+    if kind == "string":
+        held = pa.chunked_array([invalid_text(b"1", b"2", b"\xff")])
+    else:
+        type_ = {
+            "date32[day]": pa.date32(),
+            "timestamp[s]": pa.timestamp("s"),
+            "duration[s]": pa.duration("s"),
+        }[kind]
+        whole = pa.int32() if kind.startswith("date") else pa.int64()
+        most = 2**31 - 1 if kind.startswith("date") else 2**62
+        held = pa.chunked_array([pa.array([1, 2, most], whole).cast(type_)])
+    column = pd.Series(pd.arrays.ArrowExtensionArray(held))
+    frame = pd.DataFrame({"c": column, "n": [1.0, 2.0, 3.0]})
+    assert user_table(frame, user="c", value="n").n_users == (
+        0 if kind.startswith("dur") else 3 - ("[" in kind)
+    )
+    assert user_table(frame, user="n", value="c").n_users == 3
+
+
+def test_names_that_differ_in_case_alone_are_refused_in_one_file(tmp_path: Path) -> None:
+    """The two ways to read a file took different ones of them; the second is for text that is no UTF-8."""
+    for names in (("V", "v"), ("É", "é")):
+        pq.write_table(pa.table({"u": ["a"], names[0]: [1.0], names[1]: [2.0]}), tmp_path / "t.parquet")
+        with pytest.raises(hm.InputError, match="upper and lower case"):
+            user_table(tmp_path / "t.parquet", user="u", value=names[0])
+
+
+def test_a_stream_takes_no_limit_of_memory_that_it_may_exceed() -> None:
+    long = pa.table({"u": ["x" * 30_000_000, "a", "b"], "v": [1.0, 2.0, 3.0]})
+    assert user_table(long.to_reader(), user="u", value="v", memory_limit="20MB").n_users == 3
+
+
+def test_an_archive_is_read_the_same_beside_bytes_that_are_no_utf8(tmp_path: Path) -> None:
+    import gzip
+
+    for odd in (b"b", b"\xff"):
+        (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"u,v\na,1\n" + odd + b",2\n") + b"\0" * 20)
+        assert user_table(tmp_path / "t.csv.gz", user="u", value="v").n_users == 2
+
+
+def test_a_query_that_does_not_fit_shows_no_first_line(tmp_path: Path) -> None:
+    (tmp_path / "records.csv").write_text("alice,secretville\nbob,5\n")
+    for query in ("select sum(records) from records", "select records + 1 from records"):
+        with pytest.raises(hm.InputError) as caught:
+            user_table(hm.sql(query, files=[tmp_path / "records.csv"]), user="u", value="v")
+        assert "secretville" not in str(caught.value)

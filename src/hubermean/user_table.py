@@ -379,11 +379,11 @@ def _list_type(values: ArrayLike) -> Any:
 
 def _float(value: Any) -> float:
     """A number, or the number that a text holds; NaN for all else."""
-    if isinstance(value, complex):
-        value = value.real if value.imag == 0.0 else math.nan
     try:
+        if isinstance(value, complex):
+            value = value.real if value.imag == 0.0 else math.nan
         return float(value) if is_real(value) or isinstance(value, bool | Decimal | str | bytes) else math.nan
-    except (OverflowError, ValueError):
+    except Exception:  # noqa: BLE001 - a cell's own code may fail in any way; it is no number then
         return math.nan
 
 

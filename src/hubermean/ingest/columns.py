@@ -268,4 +268,4 @@ def missing_column(name: str, declared: Sequence[str] = ()) -> str:
 
 def kind_of(declared: Any) -> str:
     """The kind of a type, without its members: those of an ENUM are values of people."""
-    return re.split(r"[(<\[]", str(declared), maxsplit=1)[0]
+    return re.split(r"[(<]", str(declared), maxsplit=1)[0]

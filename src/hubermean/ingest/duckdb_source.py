@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.errors import InputError
-from hubermean.ingest.columns import JSON_TOKEN, ColumnType, Schema, ValueColumn
+from hubermean.ingest.columns import JSON_TOKEN, ColumnType, Schema, ValueColumn, kind_of
 from hubermean.ingest.duckdb_sql import DuckdbSql
 from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
 from hubermean.ingest.files import LONGEST_POSSIBLE, FileSet, identifier, literal
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 _TEXT = ColumnType(id="varchar", name="VARCHAR")
 _TOKEN = ColumnType(id=JSON_TOKEN, name="JSON")
+_MEMBERS = re.compile(r"\b(STRUCT|ENUM|UNION|MAP) ?\(", re.IGNORECASE)
 _FRAME = "frame"
 _QUERY = "hubermean_query"
 
@@ -154,9 +156,11 @@ def _parquet_source(files: FileSet, roles: Roles, limits: Limits) -> Iterator[Du
 
     first = Attempt(limits=limits)
     with scanned(first) as rows:
+        assert rows.connection is not None
+        _require_one_name(files, roles.columns)
         if len(files.paths) > 1:
-            assert rows.connection is not None
             _require_one_type(files, rows.connection, roles.columns)
+        _require_second_way(files, rows, roles)
 
         def opened(attempt: Attempt) -> AbstractContextManager[Rows]:
             return contextlib.nullcontext(rows) if attempt == first else scanned(attempt)
@@ -255,6 +259,8 @@ def _view(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckD
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         # These speak of the query and of schemas, never of rows.
         problem = f"the query cannot be run: {str(error).splitlines()[0]}"
+        if _MEMBERS.search(problem):  # the first line of a file without a header among them
+            problem = "the query cannot be run; a function or an operator does not fit the type of a column"
     except duckdb.Error:
         problem = "the query cannot be run; it may only read the files named in files="
     raise InputError(problem)
@@ -262,6 +268,8 @@ def _view(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckD
 
 @contextlib.contextmanager
 def _frame_source(frame: Frame, roles: Roles, limits: Limits) -> Iterator[DuckdbSource]:
+    if frame.once:  # which cannot be read again, should the limit not suffice
+        limits = replace(limits, memory_limit=None)
     with _session((), limits) as connection:
         empty = replace(frame, read=frame.schema.empty_table)
         schema = quietly(lambda: _registered(empty, connection, roles, limits).schema, _NO_FRAME)
@@ -329,6 +337,38 @@ def _require_one_type(files: FileSet, connection: duckdb.DuckDBPyConnection, col
         raise InputError(
             f"column {different[0][0]!r} has different types in different files; write it with one"
         )
+
+
+def _require_one_name(files: FileSet, columns: Sequence[str]) -> None:
+    """Refuse files in which names differ in case alone: which column is meant would depend on who reads it."""
+    import pyarrow.parquet as pq
+
+    wanted = {name.lower() for name in columns}
+    for path in files.paths:
+        names = quietly(lambda path=path: pq.read_schema(path).names, f"{path} cannot be read as parquet")  # type: ignore[misc]
+        found = [name.lower() for name in names if name.lower() in wanted]
+        if len(set(found)) != len(found):
+            raise InputError(
+                f"{path} has several columns of one name, upper and lower case apart; give each column its own"
+            )
+
+
+def _require_second_way(files: FileSet, rows: Rows, roles: Roles) -> None:
+    """Refuse columns that are of another type where one text that is no UTF-8 has the file read through Arrow."""
+    kinds = {name: rows.schema.types[name] for name in roles.columns if name in rows.schema.types}
+    if len(kinds) < len(roles.columns) or not any(kind.id == "varchar" for kind in kinds.values()):
+        return
+    with _session((), Limits(threads=1)) as connection:
+
+        def otherwise() -> dict[str, Any]:
+            frame = parquet_batches(files, roles)
+            empty = replace(frame, read=frame.schema.empty_table)
+            return dict(_registered(empty, connection, roles, Limits()).schema.types)
+
+        odd = "a column is of a type that cannot be read beside text"
+        for name, kind in quietly(otherwise, f"{odd}; convert it first", foreign=True).items():
+            if str(kind) != str(kinds[name]):
+                raise InputError(f"column {name!r} has type {kind_of(kinds[name])}; {odd}; convert it first")
 
 
 def _schema(

@@ -51,7 +51,12 @@ class GroupQuery:
         known = f"public_groups AS MATERIALIZED ({self.keys}), " if self.keys is not None else ""
         kept = f"kept AS MATERIALIZED (SELECT * FROM ({self._named(split)}) {joined})"
         own = ", ".join(users)
-        order = f"row_number() OVER (PARTITION BY {own} ORDER BY {number}, {', '.join(groups)})"
+        # As bytes: DuckDB makes what it sorts by anew, and of text that is no UTF-8 another text.
+        one_user = ", ".join(f"encode({identity})" for identity in identities)
+        order = (
+            f"row_number() OVER (PARTITION BY {one_user} "
+            f"ORDER BY {number}, {', '.join(f'encode({group})' for group in groups)})"
+        )
         with_ = f"WITH {known}{shares}, {kept}"
         columns = ", ".join(self._columns(groups, split))
         if self.pooled:

@@ -80,12 +80,20 @@ def _identity(cell: Any) -> str | None:
     match cell:
         case bool() | np.bool_():
             return "true" if cell else "false"
+        case np.timedelta64():  # a number to Python
+            return None
+        case np.datetime64():
+            import pandas as pd
+
+            return _identity(pd.Timestamp(cell))
         case Integral():
             return _digits(int(cell))
         case float() | np.floating():
             return _of_float(float(cell))
+        case complex() | np.complexfloating():  # what numbers become beside one
+            return _of_float(float(cell.real)) if cell.imag == 0 else None
         case str():
-            return readable_text(str(cell))
+            return readable_text(str.__str__(cell))
         case decimal.Decimal():
             return _of_decimal(cell)
         case datetime.datetime():  # of pandas, too; NaT differs from itself

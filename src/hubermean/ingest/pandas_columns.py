@@ -45,7 +45,7 @@ def key_column(series: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(series.dtype, pd.StringDtype):
         with contextlib.suppress(pa.ArrowException, UnicodeError):  # half a surrogate pair
             return pa.array(series, type=pa.large_string())
-    return pa.array([identity_text(cell) for cell in series], type=pa.large_string())
+    return pa.array([identity_text(cell) for cell in _cells(series)], type=pa.large_string())
 
 
 def value_column(series: Any) -> Floats:
@@ -59,7 +59,28 @@ def value_column(series: Any) -> Floats:
         return _as_floats(series)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "m":
         return _seconds(series.to_numpy())
-    return _cell_values(list(series))
+    return _cell_values(_cells(series))
+
+
+def _cells(series: Any) -> list[Any]:
+    """The cells as Python objects; one that Python cannot hold, out of range or no UTF-8, stops none of the others."""
+    import pyarrow as pa
+
+    try:
+        return list(series)
+    except Exception:  # noqa: BLE001 - whatever a cell's type makes of it
+        return [_python(cell) for cell in pa.array(series)]
+
+
+def _python(cell: pa.Scalar) -> Any:
+    import pyarrow as pa
+
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError:
+        return cell.cast(pa.large_binary()).as_py().decode("utf-8", errors="surrogateescape")
+    except Exception:  # noqa: BLE001 - out of the range of Python's own types
+        return None
 
 
 def _number_kind(dtype: Any) -> str | None:
@@ -110,8 +131,10 @@ def _cell_values(cells: Sequence[Any]) -> Floats:
     for place, cell in enumerate(cells):
         if type(cell) is float or type(cell) is int:
             values[place] = _nearest(cell)
-        elif isinstance(cell, str):
-            texts.setdefault(str(cell), []).append(place)
+        elif type(cell) is str:
+            texts.setdefault(cell, []).append(place)
+        elif issubclass(type(cell), str):  # whatever its own code says
+            texts.setdefault(str.__str__(cell), []).append(place)
         else:
             values[place] = _number(cell)
     if texts:
@@ -122,11 +145,15 @@ def _cell_values(cells: Sequence[Any]) -> Floats:
 
 def _number(cell: Any) -> float:
     try:
+        if isinstance(cell, np.timedelta64):
+            import pandas as pd
+
+            cell = pd.Timedelta(cell)
         if isinstance(cell, datetime.timedelta):  # of pandas, too; NaT has no days
             rest = cell.microseconds * 1000 + getattr(cell, "nanoseconds", 0)
             return float(cell.days * 86_400 + cell.seconds) + rest / 1e9
-        if isinstance(cell, np.timedelta64):
-            return float(_seconds(np.array([cell]))[0])
+        if isinstance(cell, complex | np.complexfloating):  # what numbers become beside one
+            return _nearest(cell.real) if cell.imag == 0 else np.nan
         return _nearest(cell) if isinstance(cell, Real | Decimal | np.bool_) else np.nan
     except Exception:  # noqa: BLE001 - a cell's own code may fail in any way; it is no number then
         return np.nan

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_WIDEST = 38  # digits of a decimal of 128 bits
+
+
 def parquet_batches(files: FileSet, roles: Roles) -> Frame:
     """The columns of the roles, as DuckDB has them: names that differ in case alone are one column."""
     import pyarrow as pa
@@ -62,4 +65,6 @@ def _as_stored(kind: pa.DataType) -> pa.DataType:
         kind = kind.value_type
     if pa.types.is_duration(kind):
         return pa.int64()
+    if pa.types.is_decimal(kind) and kind.precision <= _WIDEST:
+        return pa.decimal128(kind.precision, kind.scale)
     return pa.float32() if pa.types.is_float16(kind) else kind

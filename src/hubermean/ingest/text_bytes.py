@@ -40,7 +40,8 @@ def as_utf8(files: FileSet) -> Iterator[FileSet]:
     found = {path: _look_through(path, files.kind) for path in files.paths}
     longest = max((one.longest_line for one in found.values()), default=0)
     files = replace(files, longest=max(longest, files.longest))
-    needed = [path for path, one in found.items() if not one.readable]
+    # Archives always: what follows their end would be read by one and refused by the other.
+    needed = [path for path, one in found.items() if not one.readable or _is_archive(path)]
     if not needed:
         yield files
         return
@@ -128,7 +129,11 @@ def _blocks(path: str) -> Iterator[bytes]:
 
 def _opened(path: str) -> BinaryIO:
     with _errors_of(path):
-        return cast(BinaryIO, gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb"))
+        return cast(BinaryIO, gzip.open(path, "rb") if _is_archive(path) else open(path, "rb"))
+
+
+def _is_archive(path: str) -> bool:
+    return path.lower().endswith(".gz")
 
 
 @contextlib.contextmanager

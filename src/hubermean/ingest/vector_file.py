@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.errors import InputError
-from hubermean.ingest.columns import missing_column
+from hubermean.ingest.columns import kind_of, missing_column
 from hubermean.ingest.engine import UNREADABLE
 from hubermean.ingest.files import FileSet
 from hubermean.ingest.reading import READING
@@ -282,7 +282,7 @@ def _types(path: str, user: str, value: str) -> tuple[Any, Any]:
     key, lists = schema.field(user).type, schema.field(value).type
     if not (pa.types.is_integer(_plain(key)) or _is_text(_plain(key))):
         raise InputError(
-            f"column {user!r} has type {key} and cannot identify users here; use integers or text"
+            f"column {user!r} has type {kind_of(key)} and cannot identify users here; use integers or text"
         )
     return key, lists
 
@@ -295,7 +295,7 @@ def _declared_length(kind: Any, name: str) -> int | None:
     fixed = types.is_fixed_size_list(kind)
     lists = fixed or types.is_list(kind) or types.is_large_list(kind)
     if not lists or not (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)):
-        raise InputError(f"column {name!r} has type {kind}; vectors are lists of integers or floats")
+        raise InputError(f"column {name!r} has type {kind_of(kind)}; vectors are lists of integers or floats")
     if fixed and not 1 <= kind.list_size <= LONGEST:
         raise InputError(f"the lists of {name!r} must have from 1 to {LONGEST:,} numbers")
     return kind.list_size if fixed else None
