@@ -79,7 +79,7 @@ def test_parts_in_rho_fit_a_claim_in_epsilon_and_delta() -> None:
     parts = [choice(0, 1, claim=Claim(what="column", rho=rho / 2)) for _ in range(2)]
     whole = Independent(parts=parts, claim=Claim(what="mean", epsilon=1.0, delta=1e-5))
     found = shares_of_claims(whole, whole, PROMISE)
-    assert found["parts of mean"] == pytest.approx(1.0)
+    assert found["mean"] == pytest.approx(1.0)
     assert found[ADDS_UP] == 1.0
 
 

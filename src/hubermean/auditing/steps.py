@@ -26,7 +26,6 @@ from hubermean.laws import Choice, Claim, Gate, Independent, Law, NoisySum, Stag
 from hubermean.privacy import largest_rho
 
 ADDS_UP = "the steps add up to the promise"
-_PARTS = "parts of {}"
 _DEPENDS = "what {} costs does not depend on the data"
 
 
@@ -98,9 +97,10 @@ class _Walk:
         if claim is None or claim != other:
             self.note(_DEPENDS.format((claim or other).what), math.inf)  # type: ignore[union-attr]
             return inside
-        self.note(claim.what, max(share_used(claim, first, second), share_used(claim, second, first)))
-        if inside is not None:
-            self.note(_PARTS.format(claim.what), inside.share_of(claim))
+        if inside is None:
+            self.note(claim.what, max(share_used(claim, first, second), share_used(claim, second, first)))
+        else:  # its parts are judged by themselves, and all together by the promise
+            self.note(claim.what, inside.share_of(claim))
         return _Total.of(claim)
 
     def _inside(self, first: Law, second: Law, depth: int) -> _Total | None:
