@@ -30,6 +30,7 @@ from hubermean.cli.options import (
     Threads,
     Timings,
     User,
+    Users,
     check_output,
     one_of,
 )
@@ -67,6 +68,7 @@ def count(
     max_groups: MaxGroups = 1,
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
     record_cap: RecordCap = None,
+    users: Users = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
     engine: Engine = None,
@@ -101,6 +103,7 @@ def count(
             **groups(file, by, key, keys, max_groups),
             neighbors=neighbors,
             record_cap=record_cap,
+            n_users=users,
             memory_limit=memory_limit,
             threads=threads,
             engine=engine,

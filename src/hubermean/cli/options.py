@@ -97,6 +97,14 @@ User = Annotated[
         metavar="COLUMN", help="Column that identifies a user; repeat for several.", rich_help_panel=DATA
     ),
 ]
+Users = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Public number of users: about right under 'add-remove', exact under 'replace-user'.",
+        rich_help_panel=KNOWN,
+    ),
+]
 MemoryLimit = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Memory for grouping, such as 2GB.", rich_help_panel=DATA)
 ]

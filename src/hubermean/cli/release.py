@@ -36,6 +36,7 @@ from hubermean.cli.options import (
     Threshold,
     Timings,
     User,
+    Users,
     check_output,
     one_of,
 )
@@ -81,14 +82,7 @@ def release(
             rich_help_panel=KNOWN,
         ),
     ] = None,
-    users: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Public number of users, about right; for 'add-remove'.",
-            rich_help_panel=KNOWN,
-        ),
-    ] = None,
+    users: Users = None,
     resolution: Annotated[
         float | None,
         typer.Option(metavar="NUMBER", help="Public step that values are rounded to.", rich_help_panel=KNOWN),
