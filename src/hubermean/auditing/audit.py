@@ -28,7 +28,7 @@ PAIRS, ADAPTIVE_PAIRS = 2_000, 250
 """How many pairs are judged by default: of a mechanism, and of an adaptive one."""
 GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
 """The same with groups, and at most through a container."""
-_LEAST_ADAPTIVE_PAIRS = 100
+_LEAST_PAIRS, _LEAST_ADAPTIVE_PAIRS = 400, 100
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
@@ -162,8 +162,9 @@ def audit(
         private_keys: whether groups are chosen privately, in place of being public; with `groups`.
         container: hand both data sets of every pair over as records in this container, such as "csv", "pandas" or
             "spark" (`hubermean.auditing.CONTAINERS`), and read them as a release would.
-        pairs: how many pairs of neighbours to judge; if left out 2,000, 400 with `groups`; for an adaptive
-            mechanism 250 over the number of columns, 150 with `groups`; at most 100 through a container.
+        pairs: how many pairs of neighbours to judge; if left out 2,000 over the number of columns, 400 with `groups`;
+            for an adaptive mechanism 250 over the number of columns, 150 with `groups`; at most 100 through a
+            container.
         seed: of the worlds; noise is never drawn.
         progress: called with the number of pairs judged so far.
 
@@ -224,7 +225,7 @@ def default_pairs(
     *, adaptive: bool, columns: int = 1, grouped: bool = False, container: str | None = None
 ) -> int:
     """How many pairs are judged; those of adaptive mechanisms take longer, and are made for each step."""
-    pairs = GROUP_PAIRS if grouped else PAIRS
+    pairs = GROUP_PAIRS if grouped else max(PAIRS // columns, _LEAST_PAIRS)
     if adaptive:
         pairs = ADAPTIVE_GROUP_PAIRS if grouped else max(ADAPTIVE_PAIRS // columns, _LEAST_ADAPTIVE_PAIRS)
     return pairs if container is None else min(pairs, CONTAINER_PAIRS)
