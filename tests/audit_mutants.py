@@ -216,9 +216,9 @@ def max_groups_not_paid_for(patch: Patch) -> None:
 
 
 def max_groups_ignored(patch: Patch) -> None:
-    from hubermean.ingest import duckdb_source
+    from hubermean.ingest import rows
 
-    patch.setattr(duckdb_source, "GroupQuery", lambda **given: GroupQuery(**{**given, "max_groups": None}))
+    patch.setattr(rows, "GroupQuery", lambda **given: GroupQuery(**{**given, "max_groups": None}))
 
 
 def keys_for_free(patch: Patch) -> None:

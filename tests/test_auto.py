@@ -234,7 +234,7 @@ def test_neighbours_get_the_same_choice(relation: Neighbors, per: str, world: tu
         ({"radius": 0}, "radius must be"),
         ({"likeness": 1.5}, "likeness must be"),
         ({"n_users": 0, "neighbors": "add-remove"}, "n_users must be"),
-        ({"n_users": 1000, "neighbors": "replace-user"}, "n_users is public under 'replace-user'"),
+        ({"n_users": 0, "neighbors": "replace-user"}, "n_users must be"),
         ({"likeness": 0.5, "per": "user"}, "likeness is for per='record'"),
         ({"record_cap": 2**21}, "record_cap may be at most"),
     ],

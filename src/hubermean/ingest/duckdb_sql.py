@@ -28,7 +28,8 @@ class DuckdbSql:
 
     def identity(self, column: str, kind: str, *, scale: int) -> str:
         if kind == JSON_TOKEN:
-            number = f"regexp_replace(CAST({column} AS VARCHAR), '^(-?[0-9]+)[.]0+$', '\\1')"
+            whole = f"regexp_replace(CAST({column} AS VARCHAR), '^(-?[0-9]+)[.]0+$', '\\1')"
+            number = f"regexp_replace({whole}, '^-0$', '0')"
             return f"CASE WHEN starts_with(CAST({column} AS VARCHAR), '\"') THEN {column} ->> '$' ELSE {number} END"
         if kind == "varchar":
             return column
