@@ -199,8 +199,8 @@ SLIPS = (
     Slip(
         "JSON numbers are text",
         "ingest/duckdb_sql.py",
-        "'^(-?[0-9]+)[.]0+$'",
-        "'^never$'",
+        "ELSE coalesce({self.identity(number, 'double', scale=0)}, {token}) END",
+        "ELSE {token} END",
         (INVARIANCE, "test_way_in_files.py"),
     ),
     Slip(

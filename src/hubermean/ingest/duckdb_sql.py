@@ -28,9 +28,13 @@ class DuckdbSql:
 
     def identity(self, column: str, kind: str, *, scale: int) -> str:
         if kind == JSON_TOKEN:
-            whole = f"regexp_replace(CAST({column} AS VARCHAR), '^(-?[0-9]+)[.]0+$', '\\1')"
-            number = f"regexp_replace({whole}, '^-0$', '0')"
-            return f"CASE WHEN starts_with(CAST({column} AS VARCHAR), '\"') THEN {column} ->> '$' ELSE {number} END"
+            token = f"CAST({column} AS VARCHAR)"
+            number = f"try_cast({token} AS DOUBLE)"
+            return (
+                f"CASE WHEN starts_with({token}, '\"') THEN {column} ->> '$' "
+                f"WHEN regexp_full_match({token}, '-?[1-9][0-9]*') THEN {token} WHEN isnan({number}) THEN NULL "
+                f"ELSE coalesce({self.identity(number, 'double', scale=0)}, {token}) END"
+            )
         if kind == "varchar":
             return column
         if kind == "blob":
