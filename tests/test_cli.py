@@ -61,7 +61,7 @@ BAD_INPUT = {
     "no users": ("nobody.parquet", [*GOOD, *PUBLIC], "no users"),
     "two columns of one name": ("twice.csv", GOOD, "different, non-empty name"),
     "unknown value column": ("t.parquet", with_option("--value", "fare"), "columns are: u, v, w, name"),
-    "unknown user column": ("t.csv", with_option("--user", "rider"), "columns are: u, v, w, name"),
+    "unknown user column": ("t.csv", with_option("--user", "rider"), "no column 'rider'; check its spelling"),
     "text column": ("t.parquet", with_option("--value", "name"), "has no mean"),
     "same column twice": ("t.parquet", with_option("--value", "u"), "both user and value"),
     "epsilon zero": ("t.parquet", with_option("--epsilon", "0"), "epsilon must be"),

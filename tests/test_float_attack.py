@@ -6,10 +6,11 @@ floating point, many sums can only come from one of two neighbours. `reachable` 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,7 +140,8 @@ class Side:
             self._open_groups(data)
         else:
             self._mechanism = case.made()
-            self._table = case.reading().user_table(data, records=self._request.neighbors.counts_are_public)
+            with case.reading().opened(data) as opened:
+                self._table = opened.users(records=self._request.neighbors.counts_are_public)
             facts = PublicFacts.of(self._table, self._request.neighbors)
             self._prepared: Any = self._mechanism.prepare(self._request, facts)
 
@@ -155,21 +157,30 @@ class Side:
             delta_for="keys" if case.statistic == "count" else "all",
         )
         self._mechanism = settled(case.made(), division)
-        self._table: Any = case.reading().group_table(
-            data,
-            by=grouping.by,
-            keys=grouping.keys,
-            max_groups=grouping.max_groups,
-            pooled=needs_pool(self._mechanism),
-        )
+        with case.reading().opened(data, by=grouping.by) as opened:
+            self._opened = opened
+            self._table: Any = opened.groups(
+                keys=grouping.keys,
+                max_groups=grouping.max_groups,
+                pooled=needs_pool(self._mechanism),
+            )
         facts = PublicFacts.of(self._table.members, Neighbors.ADD_REMOVE)
         pool = self._table.pool
         pool_facts = None if pool is None else PublicFacts.of(pool, division.tuning.neighbors)
         self._prepared = prepare_groups(self._mechanism, division, facts, pool_facts)
 
-    def group_table(self, data: Any, **asked: Any) -> Any:
+    @contextlib.contextmanager
+    def opened(self, data: Any, *, by: Sequence[str]) -> Iterator[Any]:
         """In place of `Reading`, which would read the same again."""
+        assert tuple(by) == self._opened.by
+        yield self
+
+    def groups(self, **asked: Any) -> Any:
         return self._table
+
+    def __getattr__(self, name: str) -> Any:
+        """Of data that were opened: columns, limits and the like."""
+        return getattr(self.__dict__["_opened"], name)
 
     def law(self) -> Any:
         return self._prepared.law(self._table)
