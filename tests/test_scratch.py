@@ -364,7 +364,7 @@ def test_the_copy_of_a_file_that_is_no_utf8_does_not_outlive_a_crash(tmp_path: P
         subprocess.run([sys.executable, "-c", killed, str(data)], env=environment, check=False).returncode
         == -9
     )
-    assert len(list(temporary.glob("*/*.csv"))) == 1
+    assert len(list(temporary.glob("*/*.copy"))) == 1
     released = (
         "import sys, hubermean as hm\n"
         "hm.mean(sys.argv[1], user='u', value='v', epsilon=1, bounds=(0, 9), per='user')\n"

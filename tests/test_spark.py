@@ -40,11 +40,14 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
+N_PEOPLE = 3000
+
+
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty thousand records of three thousand users, half of all records one user's; in several files."""
     chance = np.random.default_rng(5)
-    users = np.where(chance.random(20_000) < 0.5, 0, chance.integers(0, 3000, 20_000))
+    users = np.where(chance.random(20_000) < 0.5, 0, chance.integers(0, N_PEOPLE, 20_000))
     table = pa.table({"u": users, "v": chance.normal(40.0, 1.0, 20_000) + users % 7})
     folder = tmp_path_factory.mktemp("people")
     for number in range(4):
@@ -149,7 +152,7 @@ def test_other_mechanisms_work_on_the_executors_too(
     frame = spark.read.parquet(str(people.parent))
     known: dict[str, Any] = {"threshold": 20.0, "radius": 1000.0, "mechanism": mechanism}
     if mechanism == "winsorized":
-        known["neighbors"] = "replace-user"
+        known |= {"neighbors": "replace-user", "n_users": N_PEOPLE}
     release = hm.mean(frame, user="u", value="v", epsilon=2.0, delta=1e-6, per="user", **known)
     assert release.value == pytest.approx(43.0, abs=2.0)
     assert 1 <= len(passes) <= 12
@@ -164,14 +167,15 @@ def test_twelve_passes_are_enough_for_several_columns_whatever_the_data(
     ask |= {"epsilon": 1.0, "delta": 1e-6, "mechanism": "tested", "threshold": 1.0, "radius": 1e4}
     columns = "id AS u, {} + 0.1D * sin(id) AS a, 0.1D * cos(id) AS b"
     together = spark.range(150_000).selectExpr(*columns.format("7D").split(", "))
-    release = hm.mean(together, **ask)
+    stated = {"n_users": 150_000} if neighbors == "replace-user" else {}
+    release = hm.mean(together, **ask, **stated)
     assert release.values == pytest.approx((7.0, 0.0), abs=1e-2)
     assert release.parameters["distance_tested"] == pytest.approx(0.75, abs=0.02)
     assert 1 <= len(passes) <= 12
     passes.clear()
     apart = spark.range(150_001).selectExpr(*columns.format("1000D * (id % 2)").split(", "))
     with pytest.raises(hm.NotReleased, match="well within the threshold"):
-        hm.mean(apart, **ask)
+        hm.mean(apart, **ask, **{name: number + 1 for name, number in stated.items()})
     assert 1 <= len(passes) <= 12
 
 
