@@ -249,7 +249,7 @@ def test_a_ledger_pays_for_a_release_from_spark(spark: Any, people: Path, tmp_pa
     with hm.Ledger(tmp_path / "budget.sqlite") as ledger:
         ledger.init("people", epsilon=1.0)
         ask: dict[str, Any] = {"user": "u", "value": "v", "bounds": (0, 100), "per": "user", "ledger": ledger}
-        with pytest.raises(hm.InputError, match="takes neighbors='add-remove'"):
+        with pytest.raises(hm.InputError, match="use neighbors='add-remove'"):
             hm.mean(frame, epsilon=0.5, neighbors="replace-user", dataset="people", **ask)
         first = hm.mean(frame, epsilon=0.75, dataset="people", **ask)
         again = hm.mean(frame, epsilon=0.75, dataset="people", **ask)
@@ -287,7 +287,7 @@ _IN_A_SAMPLE = "u IN (SELECT id FROM (SELECT id FROM range(9)) TABLESAMPLE (50 P
         (lambda frame: frame.selectExpr("u", "CAST(v AS STRING) AS v"), "has no mean"),
         (
             lambda frame: frame.selectExpr("u", _FAILING),
-            "could not be read",
+            "could not read and group",
         ),
     ],
 )
@@ -371,8 +371,8 @@ def test_nothing_is_kept_by_the_executors_after_a_failure(
     spark: Any, people: Path, by: dict[str, Any]
 ) -> None:
     data = spark.read.parquet(str(people.parent)).selectExpr("u", "CAST(u % 3 AS INT) AS g", _FAILING)
-    with pytest.raises(hm.InputError, match="could not be read"):
-        hm.mean(data, user="u", value="v", epsilon=1, bounds=(0, 100), **by)
+    with pytest.raises(hm.NotReleased, match="could not read and group"):
+        hm.mean(data, user="u", value="v", epsilon=1, bounds=(0, 100), record_cap=3, **by)
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
