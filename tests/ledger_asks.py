@@ -24,10 +24,10 @@ def kinds(ledger: hm.Ledger) -> list[str]:
     return [entry.kind for entry in ledger.entries()]
 
 
-def ask_means(ledger: Any, question: str = "q", epsilon: float = 0.25) -> hm.Release:
+def ask_means(ledger: Any, question: str = "q", epsilon: float = 0.25, **how: Any) -> hm.Release:
     """Of the data set "d"."""
     return hm.mean_of_user_means(
-        [1.0, 2.0, 3.0], epsilon=epsilon, bounds=(0, 9), ledger=ledger, dataset="d", question=question
+        [1.0, 2.0, 3.0], epsilon=epsilon, bounds=(0, 9), ledger=ledger, dataset="d", question=question, **how
     )
 
 

@@ -44,13 +44,13 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_answers(tmp_path: Pat
     with hm.Ledger(place) as ledger:
         assert ledger.verify().sound
         kept = next(entry for entry in ledger.entries() if entry.kind == "released").content["release"]
-        again = ask_means(ledger, "asked long ago", 0.5)
+        again = ask_means(ledger, "asked long ago", 0.5, neighbors="replace-user")
         assert again.receipt is not None
         assert again.receipt.again
         assert again.value == kept["values"][0]
         assert ledger.dataset("d").spent.loss == Decimal("0.5")
         with pytest.raises(hm.BudgetExhausted):
-            ask_means(ledger, "something else", 0.75)
+            ask_means(ledger, "something else", 0.75, neighbors="replace-user")
         assert ledger.verify().sound
     with sqlite3.connect(place) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
