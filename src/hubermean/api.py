@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from hubermean.errors import InputError
 from hubermean.ingest import Reading, VectorFile, column_names
 from hubermean.ledger import Account, Ledger, Question, charged_to, question_of
-from hubermean.mechanisms import Bounds, Known, Mechanism, Per, Request, choose
-from hubermean.mechanisms.counted import Count, TunedCount
+from hubermean.mechanisms import Known, Mechanism, OneOrTwoBounds, Per, Request, choose
+from hubermean.mechanisms.counted import AdaptiveCount, Count
 from hubermean.noise import SystemNoise
 from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 from hubermean.release import Release
@@ -46,12 +46,12 @@ def mean(
     per: Per = "record",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
-    bounds: Bounds | Sequence[Bounds] | None = None,
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
-    likeness: float | None = None,
+    hostile: float | None = None,
     n_users: int | None = None,
     resolution: float | Decimal | Fraction | None = None,
     non_finite: str = "drop",
@@ -80,12 +80,12 @@ def mean(
     per: Per = "record",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
-    bounds: Bounds | Sequence[Bounds] | None = None,
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
-    likeness: float | None = None,
+    hostile: float | None = None,
     n_users: int | None = None,
     resolution: float | Decimal | Fraction | None = None,
     non_finite: str = "drop",
@@ -113,12 +113,12 @@ def mean(
     per: Per = "record",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
-    bounds: Bounds | Sequence[Bounds] | None = None,
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
-    likeness: float | None = None,
+    hostile: float | None = None,
     n_users: int | None = None,
     resolution: float | Decimal | Fraction | None = None,
     non_finite: str = "drop",
@@ -146,24 +146,25 @@ def mean(
             which takes delta > 0 and a fifth of epsilon.
         max_groups: how many groups a user counts in; of one who is in more, so many are taken, by a rule that looks at
             that user alone. What a group may cost is divided by it, and by two unless `neighbors="add-remove"`.
-        per: "record" for the mean over records, each user counting for at most `record_cap` of them;
+        per: "record" for the mean over records, where what one user can add is bounded, not its number of records;
             "user" for the mean of user means.
         neighbors: which change of the data the release hides. "add-remove", the default: one user is in the data or
             not, and the number of users is private. "replace-user": one user's records are replaced by any others; the
             number of users is public. "replace-values": one user's values are replaced; its number of records is public
             too.
-        mechanism: "tuned", "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
-            `hubermean.mechanisms`; "auto" is "tuned" where something it takes is not known, else the one with
+        mechanism: "adaptive", "clipped", "exact", "tested", "smooth", "winsorized", or an object with the protocol of
+            `hubermean.mechanisms`; "auto" is "adaptive" where something it takes is not known, else the one with
             the least predicted error, from public numbers alone: see `hubermean.plan`.
-        bounds: (low, high) that user means are clamped to, or one pair per column. This and what follows need not be
-            given; what is given saves budget and is public: take it from knowledge of the quantity, not from the data.
-        record_cap: the most records a user counts for, with `per="record"`.
+        bounds: (low, high) that user means are clamped to, or one pair per column; None leaves an end open, as in
+            (0, None) for values that are never negative. This and what follows need not be given; what is given saves
+            budget and is public: take it from knowledge of the quantity, not from the data.
+        record_cap: the most records a user counts for, with `per="record"`; left out, all of them count.
         threshold: how far a user mean may lie from the centre before it counts as an outlier; most lie closer. With
             several columns and a radius, how far in all columns together.
         scale: the standard deviation of user means, for all columns or one for each.
         radius: the mean is known to lie within this distance of 0; it may be generous.
-        likeness: how alike a user's records are, with `per="record"`: 0 if as different as anybody's, 1 if all the
-            same. Users with few records are clamped the less, the smaller it is.
+        hostile: the share of the users, up to 0.2, that may be malicious. Bounds are then chosen so that so many
+            cannot stretch them, at some cost in accuracy; how far they can move the answer is in the release.
         n_users: how many users there are, as a public number. Under "add-remove", about how many, not a count of the
             data: it saves the budget that measuring the number would take, and the choice of a mechanism goes by it; a
             wrong one costs accuracy, never privacy. Under "replace-user", exactly; needed for text files, queries, lazy
@@ -203,7 +204,7 @@ def mean(
         threshold=threshold,
         scale=scale,
         radius=radius,
-        likeness=likeness,
+        hostile=hostile,
         n_users=n_users,
     )
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
@@ -353,7 +354,7 @@ def count(
     chosen: Mechanism = Count(record_cap=known.record_cap, usable=value is not None)
     public = value is None and by is None and request.neighbors.counts_are_public
     if of == "records" and record_cap is None and not public:
-        chosen = TunedCount()
+        chosen = AdaptiveCount()
     reading = Reading(
         user=column_names(user, "user"),
         value=() if value is None else tuple(column_names(value, "value")),
@@ -411,12 +412,12 @@ def mean_of_user_means(
     per: Per | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
-    bounds: Bounds | Sequence[Bounds] | None = None,
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
-    likeness: float | None = None,
+    hostile: float | None = None,
     n_users: int | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
@@ -440,7 +441,7 @@ def mean_of_user_means(
         threshold=threshold,
         scale=scale,
         radius=radius,
-        likeness=likeness,
+        hostile=hostile,
         n_users=n_users,
     )
     table = None

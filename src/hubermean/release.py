@@ -19,12 +19,13 @@ DEFAULT_LEVEL = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A confidence interval per column and what it covers, made of released quantities only."""
+    """A confidence interval per column, what it covers and under which assumption, made of released quantities only."""
 
     level: float
     low: tuple[float, ...]
     high: tuple[float, ...]
     covers: str
+    assumption: str = ""
 
 
 class IntervalRule(Protocol):
@@ -70,7 +71,8 @@ class Release:
         spent: what the budget was spent on.
         statistic: "mean" or "count".
         denominator: how many users or capped records the mean was divided by, where the mechanism measured that
-            beside the sums (`clipped` and `tuned` do, at no further cost).
+            beside the sums (`clipped` and `adaptive` do, at no further cost).
+        warnings: sentences about what the number should not be taken for.
         group: the group it is the mean of, column by column; None outside a `ReleaseTable`.
         receipt: what the ledger says that it was charged to; None without one.
     """
@@ -88,6 +90,7 @@ class Release:
     interval_rule: IntervalRule | None = field(default=None, compare=False)
     statistic: str = "mean"
     denominator: Denominator | None = None
+    warnings: tuple[str, ...] = ()
     group: Mapping[str, Any] | None = None
     receipt: Receipt | None = field(default=None, compare=False)
 
@@ -138,6 +141,7 @@ class Release:
             "low": _unpack(details.low),
             "high": _unpack(details.high),
             "covers": details.covers,
+            **({"assumption": details.assumption} if details.assumption else {}),
         }
         return {
             **group_fields(self.group),
@@ -153,6 +157,7 @@ class Release:
             "n_users": self.n_users,
             "interval": interval,
             "denominator": self.denominator and self.denominator.to_dict(),
+            "warnings": list(self.warnings),
             "parameters": dict(self.parameters),
             "spent": [asdict(entry) for entry in self.spent],
             "promise": self.promise,
@@ -186,6 +191,7 @@ class Release:
             lines.append(
                 (f"and {len(self.columns) - SHOWN:,} more columns", "in values, to_dict() and to_json()")
             )
+        lines.extend(("warning", warning) for warning in self.warnings)
         if details is not None:
             lines.append(("interval covers", details.covers))
         if self.denominator is not None and not self.denominator.exact:
@@ -235,7 +241,7 @@ RESERVED = frozenset(
         "mechanism",
         "per",
     }
-    | {"n_users", "interval", "denominator", "parameters", "promise", "group", "spent", "ledger"}
+    | {"warnings", "n_users", "interval", "denominator", "parameters", "promise", "group", "spent", "ledger"}
 )
 """Fields of a release, which a group column of the same name must not overwrite."""
 

@@ -198,6 +198,7 @@ def _release(
         interval_rule=outcome.interval_rule,
         statistic=statistic,
         denominator=outcome.denominator,
+        warnings=outcome.warnings,
     )
 
 

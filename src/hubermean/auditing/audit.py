@@ -15,8 +15,18 @@ from hubermean.auditing.search import AnyPair, Finding, Judge, worst_pair
 from hubermean.auditing.worlds import Floats, Scene, finite
 from hubermean.errors import InputError
 from hubermean.groups import check_max_groups, needs_pool
-from hubermean.mechanisms import Auto, Bounds, Known, Mechanism, Per, Prepared, PublicFacts, Request, choose
-from hubermean.mechanisms.counted import Count, TunedCount
+from hubermean.mechanisms import (
+    Auto,
+    Known,
+    Mechanism,
+    OneOrTwoBounds,
+    Per,
+    Prepared,
+    PublicFacts,
+    Request,
+    choose,
+)
+from hubermean.mechanisms.counted import AdaptiveCount, Count
 from hubermean.privacy.arguments import whole, whole_positive
 from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
 from hubermean.reproduce import PaperMechanism
@@ -130,7 +140,7 @@ def audit(
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     columns: int = 1,
     users: int | None = None,
-    bounds: Bounds | Sequence[Bounds] | None = None,
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
     radius: float | None = None,
@@ -240,7 +250,7 @@ def _chosen(mechanism: str | Mechanism, known: Known, request: Request, *, group
     known.only("record_cap", of=COUNT)
     public = request.neighbors.counts_are_public and not grouped
     if request.per == "record" and known.record_cap is None and not public:
-        return TunedCount()
+        return AdaptiveCount()
     return Count(record_cap=known.record_cap)
 
 

@@ -28,7 +28,17 @@ from hubermean.auditing.loss import (
     Loss,
     independent,
 )
-from hubermean.laws import Choice, Gate, Independent, Law, NoisySum, Selection, Staged, Uniform
+from hubermean.laws import (
+    Choice,
+    Gate,
+    Independent,
+    Law,
+    NoisySum,
+    PermuteAndFlip,
+    Selection,
+    Staged,
+    Uniform,
+)
 from hubermean.noise import NoiseLaw
 
 # Outcomes of a first draw at which the second is looked at: all where they are few, else a spread of them.
@@ -50,6 +60,8 @@ def compare(first: Law, second: Law, *, depth: int = 0) -> Loss:
         case Uniform(), Uniform():
             return NOTHING if first.limit == second.limit else EVERYTHING
         case Choice(), Choice():
+            return _choices(first, second)
+        case PermuteAndFlip(), PermuteAndFlip():
             return _choices(first, second)
         case NoisySum(), NoisySum():
             return _sums(first, second)
@@ -91,7 +103,10 @@ def readable(law: Law) -> Law:
     return law
 
 
-def _choices(first: Choice, second: Choice) -> Atoms:
+Chosen = Choice | PermuteAndFlip
+
+
+def _choices(first: Chosen, second: Chosen) -> Atoms:
     """Runs cut at the ends of both, so that each piece has one cost under either."""
     pieces = _Pieces.of(first, second)
     if pieces is None:
@@ -109,8 +124,10 @@ class _Pieces:
     losses: Floats
 
     @classmethod
-    def of(cls, first: Choice, second: Choice) -> _Pieces | None:
+    def of(cls, first: Chosen, second: Chosen) -> _Pieces | None:
         """None if the candidates differ."""
+        if isinstance(first, PermuteAndFlip) or isinstance(second, PermuteAndFlip):
+            return cls._flipped(first, second)
         ends = [np.cumsum(law.sizes) for law in (first, second)]
         if ends[0][-1] != ends[1][-1]:
             return None
@@ -124,6 +141,15 @@ class _Pieces:
                 logs.append((exponents - normaliser)[np.searchsorted(own_ends, cuts)])
             masses = sizes * np.exp(logs[0])
         return cls(starts=cuts - sizes, sizes=sizes, masses=masses, losses=logs[0] - logs[1])
+
+    @classmethod
+    def _flipped(cls, first: Chosen, second: Chosen) -> _Pieces | None:
+        """Candidate by candidate."""
+        if isinstance(first, Choice) or isinstance(second, Choice) or len(first.costs) != len(second.costs):
+            return None
+        mine, theirs = first.log_probabilities(), second.log_probabilities()
+        numbers = np.arange(len(mine))
+        return cls(starts=numbers, sizes=np.ones_like(numbers), masses=np.exp(mine), losses=mine - theirs)
 
 
 def range_of(first: Choice, second: Choice) -> float:
@@ -241,7 +267,7 @@ def outcomes_of(first: Staged, second: Staged, depth: int) -> Outcomes | None:
     """
     one, two = first.first, second.first
     likely, telling = _SEEN[min(depth, len(_SEEN) - 1)]
-    if isinstance(one, Choice) and isinstance(two, Choice):
+    if isinstance(one, Chosen) and isinstance(two, Chosen):
         pieces = _Pieces.of(one, two)
         if pieces is None:
             return None
@@ -319,6 +345,43 @@ def _outcomes(first: Law, second: Law) -> Iterator[tuple[Any, float, float]]:
             yield from _selections(first, second)
         case NoisySum(), NoisySum() if len(first.position) == len(second.position) == 1:
             yield from _measurements(first, second)
+        case NoisySum(), NoisySum() if len(first.position) == len(second.position):
+            for outcome, mass, loss in _joint([_one_by_one(law) for law in (first, second)]):
+                yield [place for (place,) in outcome], mass, loss
+        case (Choice() | PermuteAndFlip() as one, Choice() | PermuteAndFlip() as two):
+            pieces = _Pieces.of(one, two)
+            if pieces is not None:
+                yield from _of_choice(pieces, 2, 2).seen
+        case Independent(), Independent():
+            yield from _joint([list(law.parts) for law in (first, second)])
+
+
+def _one_by_one(law: NoisySum) -> list[Law]:
+    laws = zip(law.position, law.laws(), strict=True)
+    return [NoisySum(position=[place], noise=noise) for place, noise in laws]
+
+
+def _joint(parts: list[list[Law]]) -> Iterator[tuple[Any, float, float]]:
+    """Outcomes of independent draws: the likely ones together, then one of them at a time as it tells most.
+
+    Together they have less than all of the probability, so what they tell is a lower bound.
+    """
+    if len(parts[0]) != len(parts[1]):
+        return
+    found = [list(_outcomes(one, two)) for one, two in zip(*parts, strict=True)]
+    if not all(found):
+        return
+    likely = [max(outcomes, key=lambda outcome: outcome[1]) for outcomes in found]
+    yield _together(likely)
+    for number, outcomes in enumerate(found):
+        telling = max(outcomes, key=lambda outcome: outcome[2])
+        if telling is not likely[number]:
+            yield _together([*likely[:number], telling, *likely[number + 1 :]])
+
+
+def _together(outcomes: list[tuple[Any, float, float]]) -> tuple[Any, float, float]:
+    shown, masses, losses = zip(*outcomes, strict=True)
+    return tuple(shown), math.prod(masses), math.fsum(losses)
 
 
 def _measurements(first: NoisySum, second: NoisySum) -> Iterator[tuple[Any, float, float]]:

@@ -25,6 +25,7 @@ from hubermean.cli.options import (
     Radius,
     RecordCap,
     Threshold,
+    bounds_of,
     check_output,
     one_of,
 )
@@ -87,7 +88,7 @@ def audit(
         int | None,
         typer.Option(
             metavar="NUMBER",
-            help="Pairs of neighbours to judge; if left out 2,000, fewer by group, for 'tuned' and with a container.",
+            help="Pairs of neighbours to judge; if left out 2,000, fewer by group, for 'adaptive' or a container.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
@@ -128,7 +129,7 @@ def audit(
             neighbors=neighbors,
             columns=columns,
             users=users,
-            bounds=bounds,
+            bounds=bounds_of(bounds),
             record_cap=record_cap,
             threshold=threshold,
             radius=radius,

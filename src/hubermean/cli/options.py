@@ -13,7 +13,7 @@ from hubermean.relations import Neighbors as Relation
 DATA, GROUPS, PRIVACY, KNOWN, OUTPUT = "Data", "Groups", "Privacy", "What is known", "Output"
 LEDGER = "Ledger"
 
-MECHANISMS = ("auto", "tuned", "clipped", "exact", "tested", "smooth", "winsorized")
+MECHANISMS = ("auto", "adaptive", "clipped", "exact", "tested", "smooth", "winsorized")
 AUDITED = (*MECHANISMS, "count", "paper-literal")
 
 
@@ -64,9 +64,11 @@ Mechanism = Annotated[
     ),
 ]
 Bounds = Annotated[
-    tuple[float, float] | None,
+    tuple[str, str] | None,
     typer.Option(
-        metavar="LOW HIGH", help="Public limits that user means are clamped to.", rich_help_panel=KNOWN
+        metavar="LOW HIGH",
+        help="Public limits that user means are clamped to; 'none' leaves an end open.",
+        rich_help_panel=KNOWN,
     ),
 ]
 RecordCap = Annotated[
@@ -204,3 +206,14 @@ def check_output(*, as_json: bool, quiet: bool) -> None:
     """The two ways of printing less exclude each other."""
     if as_json and quiet:
         raise InputError("give --json or --quiet, not both")
+
+
+def bounds_of(given: tuple[str, str] | None) -> tuple[float | None, float | None] | None:
+    """What --bounds says; InputError where an end is neither a number nor 'none'."""
+    if given is None:
+        return None
+    try:
+        low, high = (None if end.strip().lower() == "none" else float(end) for end in given)
+    except ValueError:
+        raise InputError("--bounds takes two numbers, low and high; 'none' leaves an end open") from None
+    return low, high

@@ -23,6 +23,7 @@ from hubermean.cli.options import (
     Per,
     Quiet,
     RecordCap,
+    bounds_of,
     check_output,
 )
 from hubermean.cli.render import console
@@ -99,7 +100,7 @@ def plan(
         scale=scale,
         threshold=threshold,
         radius=radius,
-        bounds=bounds,
+        bounds=bounds_of(bounds),
         per=per,
         neighbors=neighbors,
         record_cap=record_cap,

@@ -37,6 +37,7 @@ from hubermean.cli.options import (
     Timings,
     User,
     Users,
+    bounds_of,
     check_output,
     one_of,
 )
@@ -74,11 +75,11 @@ def release(
         ),
     ] = None,
     radius: Radius = None,
-    likeness: Annotated[
+    hostile: Annotated[
         float | None,
         typer.Option(
-            metavar="NUMBER",
-            help="How alike a user's records are: 0, as different as anybody's, to 1, all the same.",
+            metavar="SHARE",
+            help="Share of the users, up to 0.2, that may be malicious; bounds then resist so many.",
             rich_help_panel=KNOWN,
         ),
     ] = None,
@@ -132,11 +133,11 @@ def release(
         "value": value[0] if len(value) == 1 else value,
         "per": per,
         "mechanism": mechanism,
-        "bounds": bounds,
+        "bounds": bounds_of(bounds),
         "threshold": threshold,
         "scale": scale if scale is None or len(scale) > 1 else scale[0],
         "radius": radius,
-        "likeness": likeness,
+        "hostile": hostile,
         "n_users": users,
         "resolution": resolution,
         "non_finite": non_finite,

@@ -21,7 +21,7 @@ PARAMETERS = (
     *(
         "scale",
         "radius",
-        "likeness",
+        "hostile",
         "n_users",
         "resolution",
         "non_finite",

@@ -1,4 +1,4 @@
-"""A mechanism over groups: for `clipped` and `tuned` all groups at once, for the others one by one."""
+"""A mechanism over groups: for `clipped` and `adaptive` all groups at once, for the others one by one."""
 
 from __future__ import annotations
 

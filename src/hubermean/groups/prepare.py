@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hubermean.groups.adaptive import adaptive_groups
 from hubermean.groups.division import Division
 from hubermean.groups.grouped import Groups, OneByOne, PreparedGroups, Together
-from hubermean.groups.tuned import TunedGroups, clipped_for_groups, count_for_groups
-from hubermean.mechanisms import Auto, Clipped, Mechanism, PublicFacts, Tuned
-from hubermean.mechanisms.counted import Count, TunedCount
-from hubermean.mechanisms.purse import Purse
+from hubermean.mechanisms import Adaptive, Auto, Clipped, Mechanism, PublicFacts
+from hubermean.mechanisms.counted import AdaptiveCount, Count
 
 
 def settled(mechanism: Mechanism, division: Division) -> Mechanism:
     """The mechanism that will serve, as far as the request alone decides it; refused where it cannot.
 
-    `auto` with bounds is `clipped`, and `tuned` where something is not known.
+    `auto` with bounds is `clipped`, and `adaptive` where something is not known.
     """
     if isinstance(mechanism, Auto):
         able = mechanism.able(division.means)
         if len(able) == 1:
             mechanism = able[0]
-    request = division.tuning if isinstance(mechanism, Tuned | TunedCount) else division.means
+    request = division.tuning if isinstance(mechanism, Adaptive | AdaptiveCount) else division.means
     mechanism.check(request)
     return mechanism
 
 
 def needs_pool(mechanism: Mechanism) -> bool:
     """Whether something must be found on one group of each user."""
-    return isinstance(mechanism, Tuned | TunedCount)
+    return isinstance(mechanism, Adaptive | AdaptiveCount)
 
 
 def prepare_groups(
@@ -44,14 +43,9 @@ def prepare_groups(
         case Clipped() | Count():
             changed = replace(mechanism, changes=division.changes)
             groups = Together(prepared=changed.prepare(division.means, facts), mechanism=mechanism.name)
-        case Tuned() | TunedCount():
+        case Adaptive() | AdaptiveCount():
             assert pool_facts is not None
-            # One currency: what is left must pay for groups that one user may be in several of.
-            steps = mechanism.prepare(division.tuning, pool_facts, purse=Purse.pure(division.tuning.epsilon))
-            steps = replace(steps, charged=division.whole)
-            means = isinstance(mechanism, Tuned)
-            finish = (clipped_for_groups if means else count_for_groups)(steps, division, facts)
-            groups = TunedGroups(steps=steps, finish=finish, mechanism=mechanism.name, division=division)
+            groups = adaptive_groups(mechanism, division, facts, pool_facts)
         case _:
             prepared = mechanism.prepare(division.one_group(), facts)
             groups = OneByOne(

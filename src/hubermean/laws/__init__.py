@@ -7,12 +7,14 @@ from hubermean.laws.law import (
     Independent,
     Law,
     NoisySum,
+    PermuteAndFlip,
     Selection,
     Staged,
     Uniform,
     claim_of,
     claiming,
     costs_apart,
+    select,
     without_claims,
 )
 
@@ -24,11 +26,13 @@ __all__ = [
     "Independent",
     "Law",
     "NoisySum",
+    "PermuteAndFlip",
     "Selection",
     "Staged",
     "Uniform",
     "claim_of",
     "claiming",
     "costs_apart",
+    "select",
     "without_claims",
 ]

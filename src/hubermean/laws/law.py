@@ -1,4 +1,4 @@
-"""The law of a release given the data: four kinds, and three ways to put them together.
+"""The law of a release given the data: five kinds, and three ways to put them together.
 
 A mechanism turns a private table into a law and a draw into a release. The release path draws from the very object
 that `audit` compares between neighbours, so what is audited is what is released. A law depends on private data in
@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,6 +77,60 @@ class Choice:
 
     def draw(self, noise: NoiseSource) -> int:
         return noise.choose(self.costs, self.sizes, self.rate)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PermuteAndFlip:
+    """A candidate 0, 1, 2, ... by permute-and-flip: each is accepted with probability exp(-rate * (cost - least cost)),
+    and the draw is uniform among the accepted (McKenna & Sheldon 2020).
+    """
+
+    costs: IntArray = field(repr=False)
+    rate: Fraction = field(repr=False)
+    claim: Claim | None = None
+
+    def draw(self, noise: NoiseSource) -> int:
+        return noise.permute_and_flip(self.costs, self.rate)
+
+    def log_probabilities(self) -> NDArray[np.float64]:
+        """Of each candidate, to about ten digits; for audits.
+
+        A candidate of acceptance probability q has q times the integral over t from 0 to 1 of the product of
+        (1 - q_j t) over all others: if each draws a uniform arrival time, it is the first of the accepted.
+        """
+        different, which, sizes = np.unique(self.costs, return_inverse=True, return_counts=True)
+        exponents = -float(self.rate) * (different - different[0]).astype(np.float64)
+        chances = np.exp(exponents)
+        nodes, weights = _integration_nodes()
+        with np.errstate(under="ignore"):
+            alone = np.log1p(-np.multiply.outer(nodes, chances))
+            # Against all others; its own factor is taken out of the product again.
+            logs = (np.log(weights) + alone @ sizes)[:, np.newaxis] - alone
+            most = logs.max(axis=0)
+            integrals = most + np.log(np.exp(logs - most).sum(axis=0))
+        found: NDArray[np.float64] = (exponents + integrals)[which]
+        return found
+
+
+@lru_cache(maxsize=1)
+def _integration_nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Gauss-Legendre nodes and weights on [0, 1], in pieces that halve toward both ends."""
+    points, weights = np.polynomial.legendre.leggauss(12)
+    halves = 0.5 ** np.arange(1, 41)
+    cuts = np.concatenate([[0.0], halves[::-1], (1.0 - halves[1:]), [1.0]])
+    starts, widths = cuts[:-1, np.newaxis], np.diff(cuts)[:, np.newaxis]
+    return (starts + widths * (points + 1.0) / 2.0).ravel(), (widths * weights / 2.0).ravel()
+
+
+def select(costs: IntArray, rate: Fraction, *, concentrated: bool) -> Choice | PermuteAndFlip:
+    """One of few candidates: permute-and-flip for pure privacy, the exponential mechanism for concentrated privacy.
+
+    Permute-and-flip is never worse in expectation; the exponential mechanism has bounded range, which concentrated
+    privacy counts at epsilon^2 / 8 (Cesar & Rogers 2021).
+    """
+    if concentrated:
+        return Choice(costs=costs, sizes=np.ones_like(costs), rate=rate)
+    return PermuteAndFlip(costs=costs, rate=rate)
 
 
 def costs_apart(first: Choice, second: Choice) -> int:
@@ -157,12 +212,20 @@ class Selection:
 
 def claim_of(law: Law) -> Claim | None:
     """What a law claims to cost by itself, if it says so; of draws in stages each states its own."""
-    return law.claim if isinstance(law, NoisySum | Choice | Independent | Gate | Selection) else None
+    return (
+        law.claim
+        if isinstance(law, NoisySum | Choice | PermuteAndFlip | Independent | Gate | Selection)
+        else None
+    )
 
 
 def claiming(law: Law, claim: Claim) -> Law:
     """The same law with another claim of what it costs; a draw that never depends on data costs nothing anyway."""
-    return replace(law, claim=claim) if isinstance(law, NoisySum | Choice | Independent | Gate) else law
+    return (
+        replace(law, claim=claim)
+        if isinstance(law, NoisySum | Choice | PermuteAndFlip | Independent | Gate)
+        else law
+    )
 
 
 def without_claims(law: Law) -> Law:
@@ -175,7 +238,7 @@ def without_claims(law: Law) -> Law:
             return Staged(first=without_claims(law.first), then=lambda outcome: without_claims(then(outcome)))
         case Gate():
             return replace(law, inner=without_claims(law.inner), claim=None)
-        case NoisySum() | Choice() | Selection():
+        case NoisySum() | Choice() | PermuteAndFlip() | Selection():
             return replace(law, claim=None)
     return law
 

@@ -1,5 +1,6 @@
 """Mechanisms: from a private table to a release. Each is one file behind the protocol in `protocol`."""
 
+from hubermean.mechanisms.adaptive import Adaptive
 from hubermean.mechanisms.auto import Auto, Option, best_option
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.exact import Exact
@@ -8,6 +9,7 @@ from hubermean.mechanisms.protocol import (
     Column,
     Known,
     Mechanism,
+    OneOrTwoBounds,
     Outcome,
     Per,
     Prepared,
@@ -17,10 +19,10 @@ from hubermean.mechanisms.protocol import (
 from hubermean.mechanisms.registry import choose
 from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.tested import Tested
-from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.winsorized import Winsorized
 
 __all__ = [
+    "Adaptive",
     "Auto",
     "Bounds",
     "Clipped",
@@ -28,6 +30,7 @@ __all__ = [
     "Exact",
     "Known",
     "Mechanism",
+    "OneOrTwoBounds",
     "Option",
     "Outcome",
     "Per",
@@ -36,7 +39,6 @@ __all__ = [
     "Request",
     "Smooth",
     "Tested",
-    "Tuned",
     "Winsorized",
     "best_option",
     "choose",

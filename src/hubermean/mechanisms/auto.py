@@ -1,6 +1,6 @@
 """`auto`: the mechanism of least predicted error, chosen from public numbers before any private one is seen.
 
-Something not known calls for `tuned`, bounds for `clipped`. A threshold and a radius leave a choice: `exact` works
+Something not known calls for `adaptive`, bounds for `clipped`. A threshold and a radius leave a choice: `exact` works
 column by column, without delta and without a smallest number of users; `tested` and `smooth` release all columns
 jointly and need delta > 0; `winsorized` is the two-stage baseline. Every candidate that can serve predicts its noise
 from the request and from what the neighbour relation makes public, and the least total variance over the columns wins.
@@ -19,12 +19,13 @@ from typing import Any
 
 from hubermean.errors import InputError
 from hubermean.laws import Law
+from hubermean.mechanisms.adaptive import Adaptive
+from hubermean.mechanisms.adaptive.known import is_one_sided
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.tested import PreparedTested, Tested
-from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.weighed import PreparedWeighed
 from hubermean.mechanisms.weights import check_estimate
 from hubermean.mechanisms.winsorized import Winsorized
@@ -96,17 +97,17 @@ class Auto:
     """
 
     candidates: Sequence[Mechanism]
-    tuned: Tuned | None = None
+    adaptive: Adaptive | None = None
     n_users: int | None = None
     name = "auto"
 
     @classmethod
     def from_known(cls, known: Known) -> Auto:
-        tuned = Tuned.from_known(known)
+        adaptive = Adaptive.from_known(known)
         spread_known = known.threshold is not None and known.radius is not None
-        only_tuned = known.scale is not None or known.likeness is not None
-        if only_tuned or (known.bounds is None and not spread_known):
-            return cls(candidates=(tuned,))
+        only_adaptive = known.scale is not None or bool(known.hostile) or is_one_sided(known.bounds)
+        if only_adaptive or (known.bounds is None and not spread_known):
+            return cls(candidates=(adaptive,))
         # What it is about is the choice; the candidates themselves take no estimate of the number of users.
         users, known = known.n_users, replace(known, n_users=None)
         made, refusals = [], []
@@ -117,10 +118,10 @@ class Auto:
                 refusals.append(refusal)
         if not made:
             raise refusals[0]
-        return cls(candidates=tuple(made), tuned=tuned, n_users=users)
+        return cls(candidates=tuple(made), adaptive=adaptive, n_users=users)
 
     def able(self, request: Request) -> Sequence[Mechanism]:
-        """The candidates that know all they need; `tuned` where none does, since it finds what is not known."""
+        """The candidates that know all they need; `adaptive` where none does, since it finds what is not known."""
         check_estimate(self.n_users, request)
         refusals = []
         able = []
@@ -130,9 +131,14 @@ class Auto:
                 able.append(candidate)
             except InputError as refusal:
                 refusals.append(refusal)
-        if not able and self.tuned is not None and request.per == "record" and self.tuned.record_cap is None:
-            self.tuned.check(request)
-            return (self.tuned,)
+        if (
+            not able
+            and self.adaptive is not None
+            and request.per == "record"
+            and self.adaptive.record_cap is None
+        ):
+            self.adaptive.check(request)
+            return (self.adaptive,)
         if not able:
             raise refusals[0]
         return able

@@ -22,15 +22,20 @@ from hubermean.exact import rounded_means
 from hubermean.exact.adding import Membership
 from hubermean.laws import Claim, NoisySum
 from hubermean.mechanisms.adding_parts import added_up
-from hubermean.mechanisms.interval import NOISE_AND_SAMPLING, half_widths, noise_width
+from hubermean.mechanisms.interval import (
+    NOISE_AND_SAMPLING,
+    NOISE_SAMPLING_AND_CLIPPING,
+    half_widths,
+    noise_width,
+)
 from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weights
-from hubermean.mechanisms.protocol import Bounds, Column, Known, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.protocol import Bounds, Column, Known, OneOrTwoBounds, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale, largest_rho
 from hubermean.release import DEFAULT_LEVEL, Denominator, Interval
 from hubermean.spending import THE_MEAN
-from hubermean.user_table import IntArray, PrivateTable, UserTable
+from hubermean.user_table import PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
 
@@ -48,9 +53,8 @@ class Clipped:
         record_cap: the largest number of records a user counts for; for `per="record"`. Under
             `replace-values`, where counts are public, it may be left out.
         centred: whether the mean is known to lie near the middle of the bounds; affects accuracy alone.
-        likeness: how alike a user's records are, from 0 to 1. Below 1 users with fewer records than the cap are clamped
-            less: to sqrt((likeness + (1 - likeness) / records) / (likeness + (1 - likeness) / cap)) times the half
-            width of the bounds. This costs no noise: a user that weighs less may lie further away.
+        cut_off: for bounds that were found and not given: how many times their distance from the middle may be cut off
+            at each of them in all, for the interval to cover it.
         changes: how many times one user may be added or removed, if not once: users who are in several groups, or move
             from one to another. Noise follows; see `hubermean.groups`.
         rho: a concentrated budget within (epsilon, delta), from a caller that composes: then noise is Gaussian and the
@@ -63,17 +67,15 @@ class Clipped:
       weights are public, it stands at the midpoint of the bounds.
     """
 
-    bounds: Bounds | Sequence[Bounds]
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds]
     record_cap: int | None = None
     centred: bool = False
-    likeness: float = 1.0
+    cut_off: float = 0.0
     changes: int = 1
     rho: float | None = None
     name = "clipped"
 
     def __post_init__(self) -> None:
-        if not (is_real(self.likeness) and 0.0 <= self.likeness <= 1.0):
-            raise InputError(f"likeness must be a number from 0 to 1, not {self.likeness!r}")
         for low, high in self._pairs(None):
             if not (math.isfinite(low) and math.isfinite(high)):
                 raise InputError("bounds must be two finite numbers, low and high")
@@ -134,7 +136,7 @@ class Clipped:
             moments=moments,
             laws=laws,
             centred=self.centred,
-            likeness=self.likeness,
+            cut_off=self.cut_off,
             n_users=facts.n_users,
             total_weight=total_weight,
             planned_weight=planned_weight(request, facts, cap),
@@ -143,9 +145,7 @@ class Clipped:
         )
 
     def _weights(self, request: Request) -> Weights:
-        if request.per == "user":
-            return "equal"
-        return "unequal" if self.likeness == 1.0 else "stretched"
+        return "equal" if request.per == "user" else "unequal"
 
     def _noise(
         self, grids: Sequence[Grid], cap: int, request: Request
@@ -269,7 +269,7 @@ class PreparedClipped(Prepared):
     moments: tuple[Moments, ...]
     laws: tuple[NoiseLaw, ...]
     centred: bool
-    likeness: float
+    cut_off: float
     n_users: int | None
     total_weight: int | None
     planned_weight: float
@@ -305,37 +305,15 @@ class PreparedClipped(Prepared):
         sums: list[list[int]] = []
         weights = weighing_counts(table, self.request)
         for grid, moments, column in zip(self.grids, self.moments, table.sums, strict=True):
-            reach = self._reach(grid.half, weights)
-            most = int(reach.max(initial=grid.half))
             position = rounded_means(
-                column,
-                table.counts,
-                exponent=grid.exponent,
-                low=grid.middle - most,
-                high=grid.middle + most,
+                column, table.counts, exponent=grid.exponent, low=grid.low, high=grid.high
             )
             position -= grid.middle
-            np.clip(position, -reach, reach, out=position)
             # A user without usable records is in the middle: of no weight, or, where weights are public, of its own.
             if not table.counts.all():
                 position[table.counts == 0] = 0
             sums += moments.sums(position, weights, membership)
         return sums
-
-    def _reach(self, half: int, weights: IntArray) -> IntArray:
-        """How far from the middle users are clamped: those of few records further than the half, if records differ."""
-        if self.likeness == 1.0 or self.request.per == "user":
-            return np.array([half])
-        few = np.clip(weights, 1, self.cap)
-        if self.cap < len(weights):  # each number of records once
-            return self._stretched(half, np.arange(1, self.cap + 1))[few - 1]
-        return self._stretched(half, few)
-
-    def _stretched(self, half: int, records: IntArray) -> IntArray:
-        own = self.likeness + (1.0 - self.likeness) / records.astype(np.float64)
-        stretch = np.sqrt(own / (self.likeness + (1.0 - self.likeness) / self.cap))
-        reach: IntArray = np.floor(half * stretch).astype(np.int64)
-        return reach
 
     def law(self, table: PrivateTable) -> NoisySum:
         return self.noisy(added_up(table, self.statistic))
@@ -377,6 +355,7 @@ class PreparedClipped(Prepared):
             laws=self.laws,
             estimates=tuple(estimates),
             users=self._users(estimates[0]),
+            cut_off=self.cut_off * self.cap,
         )
 
     def _users(self, estimates: Estimates) -> Floats | None:
@@ -401,15 +380,19 @@ class PreparedClipped(Prepared):
 class ClippedInterval:
     """Values and their intervals for the mean of the population, from the noisy sums and the public noise law.
 
-    They cover noise and sampling, as if user means were normal on average; what clamping cuts off is not covered. The
-    level holds for each column of each group, not for all together.
+    They cover noise and sampling, as if user means were normal on average, and so much of what clamping cuts off as
+    `cut_off` says, in users at the bounds. The level holds for each column of each group, not for all together.
     """
 
     grids: tuple[Grid, ...]
     laws: tuple[NoiseLaw, ...]
     estimates: tuple[Estimates, ...]
     users: Floats | None
-    covers = NOISE_AND_SAMPLING
+    cut_off: float = 0.0
+
+    @property
+    def covers(self) -> str:
+        return NOISE_SAMPLING_AND_CLIPPING if self.cut_off > 0.0 else NOISE_AND_SAMPLING
 
     def values(self) -> Floats:
         """Shape (groups, columns)."""
@@ -433,6 +416,8 @@ class ClippedInterval:
             noise, sampling = found.mean_variance(law, self.users)
             half = half_widths(level, kind=law.kind, noise_variance=noise, sampling_variance=sampling)
             shift = half / grid.half
+            if self.cut_off > 0.0:
+                shift = shift + self.cut_off / np.maximum(found.weight, self.cut_off)
             lows.append(grid.values(np.maximum(found.share - shift, -1.0)))
             highs.append(grid.values(np.minimum(found.share + shift, 1.0)))
         return np.stack(lows, axis=1), np.stack(highs, axis=1)

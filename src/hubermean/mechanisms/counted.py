@@ -19,11 +19,9 @@ from hubermean.errors import InputError
 from hubermean.exact.adding import Membership, Totals
 from hubermean.exact.sums import BLOCK
 from hubermean.laws import Claim, Law, NoisySum
+from hubermean.mechanisms.adaptive import Adaptive, Found, PreparedSteps
 from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.protocol import Column, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.purse import Purse
-from hubermean.mechanisms.tuned import PreparedTuned, Tuned
-from hubermean.mechanisms.tuning_plan import Found
 from hubermean.mechanisms.weights import check_cap, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import float_down, laplace_scale
@@ -75,40 +73,40 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunedCount:
-    """The number of records where no cap is known: it is found as `tuned` finds it, with a part of the budget."""
+class AdaptiveCount:
+    """The number of records where no cap is known: it is found privately, with a part of the budget."""
 
     name = "counted"
 
     def check(self, request: Request) -> None:
-        self._tuned.check(request)
+        self._adaptive.check(request)
 
     @property
-    def _tuned(self) -> Tuned:
-        return Tuned(bounds=(0.0, 1.0))  # so that nothing but the cap is left to be found
+    def _adaptive(self) -> Adaptive:
+        return Adaptive(bounds=(0.0, 1.0))  # so that nothing but the cap is left to be found
 
-    def prepare(
-        self, request: Request, facts: PublicFacts, *, purse: Purse | None = None
-    ) -> PreparedTunedCount:
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedAdaptiveCount:
+        steps = self.steps(request, facts)
+        return PreparedAdaptiveCount(
+            request=steps.request, facts=steps.facts, split=steps.split, steps=steps.steps, leads_to=THE_COUNT
+        )
+
+    def steps(self, request: Request, facts: PublicFacts) -> PreparedSteps:
+        """The search for the cap alone."""
         column = Column(name="records", limit=Fraction(2**62))
-        made = self._tuned.prepare(
-            request, replace(facts, columns=(column,)), purse=purse or Purse.pure(request.epsilon)
-        )
-        return PreparedTunedCount(
-            request=made.request,
-            facts=made.facts,
-            planner=made.planner,
-            steps=made.steps,
-            leads_to=THE_COUNT,
-        )
+        request = replace(request, columns=("records",))
+        return self._adaptive.steps(request, replace(facts, columns=(column,)), "count", groups=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedTunedCount(PreparedTuned):
+class PreparedAdaptiveCount(PreparedSteps, Prepared):
     """The search for a cap, then a count."""
 
+    def users_to_audit(self) -> int:
+        return math.ceil(1.3 * self.split.users_needed())
+
     def counted(self, found: Found) -> PreparedCount:
-        rest = float_down(self.planner.purse.total - found.spent)
+        rest = float_down(self.split.purse.total - found.spent)
         return Count(record_cap=found.cap).prepare(replace(self.request, epsilon=rest), self.facts)
 
     def law(self, table: PrivateTable) -> Law:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-NOISE_AND_SAMPLING = "noise and sampling, not the bias of clamping"
+NOISE_AND_SAMPLING = "noise and sampling; values beyond the bounds count as the bounds"
+NOISE_SAMPLING_AND_CLIPPING = "noise, sampling and clipping"
 
 _AS_GOOD_AS_NORMAL = 30.0  # deviations of a normal error for one scale of Laplace noise beside it
 

@@ -25,8 +25,8 @@ IntArray = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Basis = Literal["signed", "sides", "public"]
 
-Weights = Literal["equal", "unequal", "stretched"]
-"""Weights are 0 or the cap; or anything between; or that, with positions up to sqrt(cap / weight) times the half."""
+Weights = Literal["equal", "unequal"]
+"""Weights are 0 or the cap; or anything between."""
 
 HALF_MULTIPLE = 16
 """Half widths are multiples of this, so that every part of one is a whole number."""
@@ -43,8 +43,7 @@ _ROUNDING = 4  # grid units by which rounded positions and squares of two users 
 class Moments:
     """How one column's users are summed, in public numbers.
 
-    A user has a weight a in [0, cap] and a position x in [-half, half], or, where positions are stretched, so far that
-    |a x| is at most sqrt(a cap) half. By basis:
+    A user has a weight a in [0, cap] and a position x in [-half, half]. By basis:
 
     - "signed" (`replace-user`): a x, a `weight_unit`, and the square;
     - "sides" (`add-remove`): a (half + x), a (half - x), and the square;
@@ -83,11 +82,7 @@ class Moments:
         elif basis == "signed":
             # Weights matter the less, the nearer the mean is to the middle. What is left for squares: Lemma 2.
             weight = Fraction(1, 2) if centred else Fraction(3, 4)
-            if weights == "stretched":
-                weight /= 2
-            square = {"equal": 1 - weight, "unequal": (1 - weight) / 2, "stretched": Fraction(1, 2) - weight}[
-                weights
-            ]
+            square = (1 - weight) / (1 if weights == "equal" else 2)
         return cls(basis=basis, kind=kind, half=half, cap=cap, weight_part=weight, square_part=square)
 
     @property

@@ -29,6 +29,7 @@ from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Per = Literal["record", "user"]
 Bounds = tuple[float, float]
+OneOrTwoBounds = tuple[float | None, float | None]
 
 PLANNED_USERS = 3_000
 """How many users tunings and predictions count on where the number of users is private, unless told otherwise."""
@@ -38,12 +39,12 @@ PLANNED_USERS = 3_000
 class Known:
     """What the caller knows and takes as public; each mechanism uses some of it and refuses the rest."""
 
-    bounds: Bounds | Sequence[Bounds] | None = None
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None
     record_cap: int | None = None
     threshold: float | None = None
     scale: float | Sequence[float] | None = None
     radius: float | None = None
-    likeness: float | None = None
+    hostile: float | None = None
     n_users: int | None = None
 
     @classmethod
@@ -155,7 +156,8 @@ class Outcome:
     """What left the mechanism: all of it released or public.
 
     `mechanism` is the name of the mechanism that made it, where that is not the one that was asked for.
-    `spent` says what the budget was spent on; empty where all of it went at once.
+    `spent` says what the budget was spent on; empty where all of it went at once. `warnings` are sentences for whoever
+    reads the number, made of released quantities only.
     """
 
     values: tuple[float, ...]
@@ -164,6 +166,7 @@ class Outcome:
     mechanism: str | None = None
     denominator: Denominator | None = None
     spent: tuple[Spent, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Prepared(ABC):

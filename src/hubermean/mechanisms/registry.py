@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hubermean.errors import InputError
+from hubermean.mechanisms.adaptive import Adaptive
 from hubermean.mechanisms.auto import Auto
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism
 from hubermean.mechanisms.smooth import Smooth
 from hubermean.mechanisms.tested import Tested
-from hubermean.mechanisms.tuned import Tuned
 from hubermean.mechanisms.winsorized import Winsorized
 
 BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
+    "adaptive": Adaptive.from_known,
     "auto": Auto.from_known,
     "clipped": Clipped.from_known,
     "exact": Exact.from_known,
     "smooth": Smooth.from_known,
     "tested": Tested.from_known,
-    "tuned": Tuned.from_known,
     "winsorized": Winsorized.from_known,
 }
 

@@ -19,6 +19,16 @@ LARGEST_CAP = 2**32
 
 def check_cap(record_cap: int | None, request: Request) -> None:
     """Refuse a cap that is out of range, missing or superfluous, from the request alone."""
+    check_given_cap(record_cap, request)
+    if request.per == "record" and record_cap is None and not request.neighbors.counts_are_public:
+        raise InputError(
+            f"give record_cap= (the largest number of records a user counts for), since "
+            f"{request.neighbors.value!r} keeps counts private; or use per='user'"
+        )
+
+
+def check_given_cap(record_cap: int | None, request: Request) -> None:
+    """Refuse a cap that is out of range or superfluous; it may be missing."""
     if record_cap is not None:
         whole = isinstance(record_cap, int) and not isinstance(record_cap, bool)
         if not whole or not 1 <= record_cap <= LARGEST_CAP:
@@ -26,11 +36,6 @@ def check_cap(record_cap: int | None, request: Request) -> None:
     if request.per == "user" and record_cap is not None:
         raise InputError(
             "record_cap is for per='record'; with per='user' every user counts once, so leave it out"
-        )
-    if request.per == "record" and record_cap is None and not request.neighbors.counts_are_public:
-        raise InputError(
-            f"give record_cap= (the largest number of records a user counts for), since "
-            f"{request.neighbors.value!r} keeps counts private; or use per='user'"
         )
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from hubermean.noise.selection import IntArray, exponential_choice, uniform_below
+from hubermean.noise.selection import IntArray, exponential_choice, permute_and_flip, uniform_below
 
 
 class InsecureSeededNoise:
@@ -35,3 +35,6 @@ class InsecureSeededNoise:
 
     def choose(self, costs: IntArray, sizes: IntArray, rate: Fraction) -> int:
         return exponential_choice(self._generator.bytes, costs, sizes, rate)
+
+    def permute_and_flip(self, costs: IntArray, rate: Fraction) -> int:
+        return permute_and_flip(self._generator.bytes, costs, rate)

@@ -1,4 +1,4 @@
-"""Exact choices from uniform random bytes: a uniform integer, a biased coin, an exponential mechanism.
+"""Exact choices from uniform random bytes: uniform integers, coins, the exponential mechanism, permute-and-flip.
 
 No law here passes through a float. What follows a law follows it exactly; only the running time is random.
 """
@@ -20,6 +20,7 @@ RandomBytes = Callable[[int], bytes]
 _LAST_SHELL = 64  # e^-64: what lies beyond is proposed less than once in 10^18 for up to 10^9 candidates
 _SCALE_BITS = 128
 _FIRST_TERMS = 40  # of the series for e: more than 150 bits
+_COIN_ERROR = 2.0**-40  # relative, of a float exp(-x) for x up to 64: x itself is off by a few parts in 2^53
 
 
 def uniform_below(random_bytes: RandomBytes, limit: int) -> int:
@@ -99,6 +100,63 @@ def exponential_choice(random_bytes: RandomBytes, costs: IntArray, sizes: IntArr
             random_bytes, shell
         ):
             return int(sizes[:run].sum()) + offset
+
+
+def permute_and_flip(random_bytes: RandomBytes, costs: IntArray, rate: Fraction) -> int:
+    """A candidate by permute-and-flip with acceptance probabilities exp(-rate * (cost - least cost)).
+
+    McKenna & Sheldon (2020, Alg. 1) go through the candidates in random order and take the first whose coin shows
+    heads. The coins do not depend on the order, so that is a candidate drawn uniformly from all whose coins show heads;
+    the cheapest candidate's coin always does. All coins are tossed at once.
+
+    Formal guarantees:
+    - The output distribution is exact. A coin is a uniform number U, known by its first 64 bits, that shows heads
+      where U < exp(-x). Floats decide only where their error cannot matter; else more bits are drawn until exact
+      bounds on exp(-x) decide.
+    - epsilon-DP for rate = epsilon / (2 * sensitivity), and for rate = epsilon / sensitivity where costs only rise or
+      only fall between neighbours (McKenna & Sheldon 2020, Thm. 1 and Prop. 1).
+    """
+    if len(costs) == 0 or rate < 0:
+        raise ValueError("a choice needs at least one candidate and a rate of at least 0")
+    gaps = costs - int(costs.min())
+    chances = np.exp(-float(rate) * gaps.astype(np.float64))
+    drawn = np.frombuffer(random_bytes(8 * len(gaps)), dtype=">u8").astype(np.uint64)
+    # The float of the first 53 bits is exact; a chance is off by far less than 2^-40 of itself where it is above 2^-60.
+    first = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    heads = first + 2.0**-53 <= chances * (1.0 - _COIN_ERROR)
+    unsure = ~heads & (first <= chances * (1.0 + _COIN_ERROR) + 2.0**-60)
+    for candidate in np.flatnonzero(unsure).tolist():
+        heads[candidate] = _below_exp(random_bytes, int(drawn[candidate]), rate * int(gaps[candidate]))
+    accepted = np.flatnonzero(heads)
+    return int(accepted[uniform_below(random_bytes, len(accepted))])
+
+
+def _below_exp(random_bytes: RandomBytes, drawn: int, exponent: Fraction) -> bool:
+    """Whether a uniform number, known by its first 64 bits, is below exp(-exponent); more bits are drawn if needed."""
+    if exponent == 0:
+        return True
+    bits, terms = 64, _FIRST_TERMS
+    while True:
+        low, high = _exp_of(exponent, terms)
+        if Fraction(drawn + 1, 1 << bits) <= low:
+            return True
+        if Fraction(drawn, 1 << bits) >= high:
+            return False
+        drawn = (drawn << 64) | uniform_below(random_bytes, 2**64)
+        bits, terms = bits + 64, 2 * terms
+
+
+def _exp_of(exponent: Fraction, terms: int) -> tuple[Fraction, Fraction]:
+    """Rationals around exp(-exponent): a power of e times a series that alternates."""
+    whole, rest = divmod(exponent.numerator, exponent.denominator)
+    part = Fraction(rest, exponent.denominator)
+    term, total = Fraction(1), Fraction(1)
+    for number in range(1, 2 * terms):
+        term = -term * part / number
+        total += term
+    # An odd number of further terms: the sum lies below, and adding the size of the last one lies above.
+    low, high = _exp_bounds(whole, terms)
+    return low * total, high * (total - term)
 
 
 @lru_cache(maxsize=128)

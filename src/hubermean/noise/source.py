@@ -19,6 +19,7 @@ class NoiseSource(Protocol):
     `discrete_gaussian`: P(k) proportional to exp(-k^2 / (2 stddev^2)) on the integers.
     `below`: a uniform integer in [0, limit).
     `choose`: a candidate with probability proportional to exp(-rate * cost); see `exponential_choice`.
+    `permute_and_flip`: a candidate by permute-and-flip; see `selection.permute_and_flip`.
     """
 
     secure: bool
@@ -30,3 +31,5 @@ class NoiseSource(Protocol):
     def below(self, limit: int) -> int: ...
 
     def choose(self, costs: NDArray[np.int64], sizes: NDArray[np.int64], rate: Fraction) -> int: ...
+
+    def permute_and_flip(self, costs: NDArray[np.int64], rate: Fraction) -> int: ...

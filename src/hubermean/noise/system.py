@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from hubermean.noise.many import LARGEST_SCALE, Kind, many_draws
-from hubermean.noise.selection import IntArray, exponential_choice, uniform_below
+from hubermean.noise.selection import IntArray, exponential_choice, permute_and_flip, uniform_below
 
 MANY = 1_000
 """From so many draws on they are made together: one after another they would take ten milliseconds and more."""
@@ -39,6 +39,9 @@ class SystemNoise:
 
     def choose(self, costs: IntArray, sizes: IntArray, rate: Fraction) -> int:
         return exponential_choice(os.urandom, costs, sizes, rate)
+
+    def permute_and_flip(self, costs: IntArray, rate: Fraction) -> int:
+        return permute_and_flip(os.urandom, costs, rate)
 
     def _draw(self, kind: Kind, scale: float, size: int) -> list[int]:
         if not (math.isfinite(scale) and 0 < scale <= LARGEST_SCALE):

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from hubermean.errors import InputError
 from hubermean.mechanisms import (
-    Bounds,
+    Adaptive,
     Clipped,
     Column,
     Exact,
     Known,
     Mechanism,
+    OneOrTwoBounds,
     Option,
     PublicFacts,
     Request,
     Smooth,
     Tested,
-    Tuned,
     Winsorized,
     best_option,
 )
@@ -52,7 +52,7 @@ class Row:
     Attributes:
         mechanism: its name.
         layout: "joint" or "column by column".
-        threshold: the threshold it would be given, None for `clipped` and `tuned`.
+        threshold: the threshold it would be given, None for `clipped` and `adaptive`.
         noise: the predicted standard deviation of what it adds, per column.
         error: the predicted error of a column, noise and sampling together (root mean square over columns).
         over_non_private: `error` over the error of the non-private mean.
@@ -91,7 +91,7 @@ class Setting:
     scale: float
     threshold: float | None
     radius: float
-    bounds: Bounds | Sequence[Bounds] | None
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None
     per: str
     neighbors: Neighbors
     record_cap: int | None
@@ -163,13 +163,13 @@ class Setting:
                 continue
             weighed.append((self._filled(row, option), option))
         # No candidate beside the others, which are told more; what it would do shows what that is worth.
-        weighed.append((self._tuned(request, facts, cap), None))
+        weighed.append((self._adaptive(request, facts, cap), None))
         return weighed
 
-    def _tuned(self, request: Request, facts: PublicFacts, cap: int | None) -> Row:
-        row = Row(mechanism="tuned", layout="column by column", threshold=None)
+    def _adaptive(self, request: Request, facts: PublicFacts, cap: int | None) -> Row:
+        row = Row(mechanism="adaptive", layout="column by column", threshold=None)
         try:
-            noise = Tuned(record_cap=cap).prepare(request, facts).noise_for(self.scale)
+            noise = Adaptive(record_cap=cap).prepare(request, facts).noise_for(self.scale)
         except InputError as refusal:
             return replace(row, reason=str(refusal))
         error = math.hypot(self.non_private_error, noise)
@@ -195,7 +195,7 @@ class Plan:
         setting: the public parameters.
         rows: one per mechanism: the best, then the others by predicted error, those that cannot serve last.
         best: the row that `mechanism="auto"` would go by if it is told as much; None where no mechanism can serve.
-            `tuned`, which is told nothing, stands beside the others and is never it.
+            `adaptive`, which is told nothing, stands beside the others and is never it.
     """
 
     setting: Setting
@@ -276,7 +276,7 @@ def plan(
     scale: float = 1.0,
     threshold: float | None = None,
     radius: float | None = None,
-    bounds: Bounds | Sequence[Bounds] | None = None,
+    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     per: str = "user",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     record_cap: int | None = None,

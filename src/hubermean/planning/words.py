@@ -72,9 +72,9 @@ def notes(plan: Plan) -> list[str]:
         if row.reason is not None:
             reason = row.reason.removeprefix("mechanism ").removeprefix(f"{row.mechanism!r} ")
             lines.append(f"{row.mechanism}: {reason}.")
-        elif row.mechanism == "tuned":
+        elif row.mechanism == "adaptive":
             lines.append(
-                "tuned: needs no threshold and no radius; it is what 'auto' takes where they are not given."
+                "adaptive: needs no threshold and no radius; it is what 'auto' takes where they are not given."
             )
         elif plan.best is not None and row.error < plan.best.error:
             lines.append(

@@ -1,7 +1,7 @@
 """The record cap: how many records a user counts for, such that not too many users have more.
 
 A cap is a quantile of the users' numbers of records: few may have more, so that little is lost; but some must have as
-many, or everybody would pay for noise that hides a user who is not there. Proof: proofs/tuning.md.
+many, or everybody would pay for noise that hides a user who is not there. Proof: proofs/adaptive.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from hubermean.laws import Choice
+from hubermean.laws import Choice, PermuteAndFlip, select
 from hubermean.tuning.line import IntArray
 
 LARGEST_TUNED_CAP = 2**20
@@ -27,6 +27,7 @@ _DECAY = 0.5  # nats per octave by which larger caps weigh less
 # sixteen or so caps share that chance.
 _FAR_TOO_LARGE = math.log(1e5) + math.log(17.0)
 _PARTS = 100
+_NATS_PER_RANK, _LARGEST_RANK, _DECAY_BY_RANK = 12.0, 0.2, 0.8
 
 
 def share_above(n_users: float) -> float:
@@ -44,38 +45,54 @@ def public_cap(counts: IntArray, share: float) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Census:
-    """How many users have usable records, and how many have more of them than each cap of the grid; private."""
+    """Users by their number of usable records; private.
+
+    Attributes:
+        users: how many have any.
+        above: how many have more than each cap of the grid.
+        weights: all records, of each user no more than the cap, for each cap of the grid.
+    """
 
     users: int
     above: IntArray
+    weights: IntArray
 
     @classmethod
     def of(cls, counts: IntArray) -> Census:
         """Of the counts of users, some of which may be zero."""
-        having = np.bincount(np.minimum(counts, LARGEST_TUNED_CAP + 1), minlength=1)
+        having = np.bincount(np.minimum(counts, LARGEST_TUNED_CAP + 1), minlength=2)
         having[0] = 0
-        up_to = np.cumsum(having)
-        users = int(up_to[-1])
-        return cls(users=users, above=users - up_to[np.minimum(CAPS, len(up_to) - 1)])
+        up_to, records = np.cumsum(having), np.cumsum(having * np.arange(len(having)))
+        users, last = int(up_to[-1]), np.minimum(CAPS, len(up_to) - 1)
+        above = users - up_to[last]
+        return cls(users=users, above=above, weights=records[last] + above * CAPS)
 
     @classmethod
     def together(cls, parts: Sequence[Census]) -> Census:
         return cls(
             users=sum(part.users for part in parts),
             above=np.sum([part.above for part in parts], axis=0, dtype=np.int64),
+            weights=np.sum([part.weights for part in parts], axis=0, dtype=np.int64),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapSearch:
-    """What is sought: the least cap above which lie no more than `per_cent` of the users, at the price `epsilon`."""
+    """What is sought: the least cap that no more than a share of the users exceed, or no more than so many.
+
+    Attributes:
+        per_cent: the share of the users; not used where a rank is given.
+        epsilon: what the choice costs.
+        rank: how many users may have more records.
+    """
 
     per_cent: int
     epsilon: Fraction
+    rank: int | None = None
 
     @classmethod
     def plan(cls, n_users: float, *, largest: float) -> CapSearch | None:
-        """The cheapest search; None where it would cost more epsilon than the largest."""
+        """The cheapest search for a share of the users; None where it would cost more epsilon than the largest."""
         # Where that would cost too much, more users are cut: half of what may be spent will do.
         cheap = 2.0 * _FAR_TOO_LARGE / (0.5 * largest * max(n_users, 1.0))
         share = min(max(share_above(n_users), cheap), _LARGEST_SHARE)
@@ -83,12 +100,25 @@ class CapSearch:
         part = 2.0 * _FAR_TOO_LARGE / (per_cent / _PARTS * max(n_users, 1.0))
         return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest else None
 
-    def law(self, census: Census) -> Choice:
+    @classmethod
+    def by_rank(cls, n_users: float, *, epsilon: float) -> CapSearch:
+        """A cap that few users exceed: as few as this epsilon can tell from none."""
+        rank = min(_NATS_PER_RANK / epsilon, _LARGEST_RANK * n_users)
+        return cls(per_cent=0, epsilon=Fraction(epsilon), rank=max(math.ceil(rank), 1))
+
+    @staticmethod
+    def least_epsilon(n_users: float) -> float:
+        """With less, the rank could not be told from none."""
+        return _NATS_PER_RANK / (_LARGEST_RANK * max(n_users, 1.0))
+
+    def law(self, census: Census, *, concentrated: bool = False) -> Choice | PermuteAndFlip:
         """A cap, by number."""
-        # By how much too many users lie above, in hundredths of a user: one user changes it by less than a hundred.
-        excess = _PARTS * census.above - self.per_cent * census.users
+        # By how much too many users lie above, in hundredths of a user: one user changes it by no more than a hundred.
+        aim = self.per_cent * census.users if self.rank is None else _PARTS * self.rank
+        excess = _PARTS * census.above - aim
         costs = np.maximum(excess, 0)
         np.maximum(costs[1:], -excess[:-1], out=costs[1:])
         rate = self.epsilon / (2 * _PARTS)
-        costs += np.rint(_DECAY * np.log2(CAPS) / float(rate)).astype(np.int64)
-        return Choice(costs=costs, sizes=np.ones_like(costs), rate=rate)
+        decay = _DECAY if self.rank is None else _DECAY_BY_RANK
+        costs += np.rint(decay * np.log2(CAPS) / float(rate)).astype(np.int64)
+        return select(costs, rate, concentrated=concentrated)

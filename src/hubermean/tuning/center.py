@@ -1,7 +1,8 @@
-"""The private place: which of many windows of one length holds most of the weight.
+"""The private center: which of many windows of one length holds most users.
 
-Windows overlap and cover all that lies within a public radius of zero, however many they are: an exponential mechanism
-over them costs the logarithm of their number over the weight that the right ones hold. Proof: proofs/tuning.md.
+Windows overlap and cover all that lies within a public radius of zero, however many they are. The base measure of the
+exponential mechanism falls with the distance from zero, so that a center costs the logarithm of its own distance,
+counted in windows, over the users that the right windows hold. Proof: proofs/adaptive.md.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from hubermean.tuning.line import IntArray, Line
 
 _STEP_BITS = 12  # grid units between windows: at least 2^12
 _MOST_WINDOWS = 2**46
-_WRONG = math.log(1e5)  # nats: a window without any users is chosen once in a hundred thousand releases
-_RARELY_WRONG = math.log(1e2)
-_LOST = 0.1  # of the share: what the right window may hold less than the spread was meant to
+# Nats that the users of the right window must outweigh: what the base measure takes off a center a million windows from
+# zero, its normaliser, and a chance of one in ten thousand to choose a window without users. With fewer users only
+# centers within a few hundred windows are found as surely.
+_FAR, _NEAR = 29.0, 16.0
+_LOST = 0.05  # of the share: what the right window may hold less than the scale was meant to
 _TOLD_APART = 64  # windows that hold no more than one in so many parts of the weight are not told apart
 
 
@@ -71,7 +74,7 @@ class Windows:
         What holds no more than one in so many parts of all weight counts as holding that.
 
         Formal guarantees: a user that is added raises the weight that a window counts for by at least 0 and at most its
-        own (proofs/tuning.md, Lemma 3).
+        own (proofs/adaptive.md, Lemma 3).
         """
         survey = line.survey(parts)
         least, numbers = survey.total // parts, self._holding(survey.marks)
@@ -103,13 +106,13 @@ class Windows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaceSearch:
-    """A window of most weight, at a price.
+class CenterSearch:
+    """A window of many users, at a price.
 
     Attributes:
         windows: among which.
         epsilon: what the choice costs.
-        one_way: whether a neighbour only adds weight or only removes it, as under `add-remove`.
+        one_way: whether a neighbour only adds users or only removes them, as under `add-remove`.
     """
 
     windows: Windows
@@ -117,31 +120,31 @@ class PlaceSearch:
     one_way: bool
 
     @classmethod
-    def plan(
-        cls,
-        windows: Windows,
-        *,
-        weight: float,
-        share: float,
-        one_way: bool,
-        largest: float = math.inf,
-        surely: bool = True,
-    ) -> PlaceSearch | None:
-        """The cheapest search that finds users who hold a share of the weight, given in units of the heaviest.
+    def cost(cls, users: float, *, share: float, one_way: bool, largest: float) -> float | None:
+        """The epsilon of a search that finds a window with this share of the users; None where users are too few."""
+        per_nat = (1.0 if one_way else 2.0) / (max(share - _LOST, 0.1) * max(users, 1.0))
+        if per_nat * _NEAR > largest:
+            return None
+        return min(per_nat * _FAR, largest)
 
-        None where it would cost more epsilon than the largest. If it need not find them so surely, it spends the
-        largest, and there is none only where that would miss them more than once in a hundred releases.
-        """
-        sides = 1.0 if one_way else 2.0
-        per_nat = sides / (max(share - _LOST, 0.1) * max(weight, 1.0))
-        part = per_nat * (math.log(windows.count) + _WRONG)
-        if part > largest and not surely:
-            least = per_nat * (math.log(windows.count) + _RARELY_WRONG)
-            part = largest if least <= largest else part
-        return cls(windows=windows, epsilon=Fraction(part), one_way=one_way) if part <= largest else None
-
-    def law(self, line: Line, *, cap: int) -> Choice:
-        """A window, by number; positions are whole numbers, and so is every weight, from 0 to cap."""
+    def law(self, line: Line) -> Choice:
+        """A window, by number; positions are whole numbers."""
         inside, sizes = self.windows.runs(line, parts=_TOLD_APART)
-        rate = self.epsilon / ((1 if self.one_way else 2) * cap)
-        return Choice(costs=inside.max() - inside, sizes=sizes, rate=rate)
+        rate = self.epsilon / (1 if self.one_way else 2)
+        ends, rings = np.cumsum(sizes), self._ring_ends()
+        cuts = np.union1d(ends, rings)
+        costs = (inside.max() - inside)[np.searchsorted(ends, cuts)]
+        # Windows in the k-th ring around zero are 2^k from it, and weigh 2^-k.
+        distances = np.abs(cuts - 1 - self.windows.count // 2)
+        octaves = np.frexp((distances + 1).astype(np.float64))[1] - 1
+        costs += np.rint(octaves * (math.log(2.0) / float(rate))).astype(np.int64)
+        return Choice(costs=costs, sizes=np.diff(cuts, prepend=0), rate=rate)
+
+    def _ring_ends(self) -> IntArray:
+        """One past the last window of every ring, from left to right: rings double in width with their distance."""
+        half = self.windows.count // 2
+        widths = 2 ** np.arange(half.bit_length() + 1, dtype=np.int64)
+        # A window d from the middle is in ring floor(log2(d + 1)); those of one ring lie on both sides.
+        rights, lefts = half + widths - 1, half - widths + 2
+        ends = np.concatenate([lefts, rights, [self.windows.count]])
+        return np.unique(ends[(ends > 0) & (ends <= self.windows.count)])

@@ -1,0 +1,417 @@
+"""The mean itself: one clipped step from the center, with an interval that covers noise, sampling and clipping.
+
+User i adds z_i = a_i (y_i - c), clipped to [-below, above]: its weight times the distance of its mean from the center.
+However many records it has, it moves the sum by no more than that. The mean is c plus the noisy sum over the weight of
+all users; a second noisy sum, of squares clipped nearer to the center, says how far it may be off.
+Proof: proofs/adaptive.md, Lemmas 6 and 7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.exact import rounded_means
+from hubermean.laws import Claim, NoisySum
+from hubermean.mechanisms.adaptive.known import per_column
+from hubermean.mechanisms.adaptive.split import BudgetSplit, Found, Tail, UnfitError
+from hubermean.mechanisms.adding_parts import added_up
+from hubermean.mechanisms.clipped import Grid
+from hubermean.mechanisms.interval import NOISE_SAMPLING_AND_CLIPPING, half_widths, noise_width
+from hubermean.mechanisms.protocol import Outcome, Request
+from hubermean.mechanisms.weights import weighing_counts
+from hubermean.noise import LARGEST_SCALE, NoiseLaw
+from hubermean.privacy import concentrated_sigma, float_down, laplace_scale
+from hubermean.release import DEFAULT_LEVEL, Denominator, Interval
+from hubermean.user_table import IntArray, PrivateTable, UserTable
+
+Floats = NDArray[np.float64]
+
+CUT_OFF, CUT_OFF_FEW = 5.0, 15.0
+"""How many times the distance of a bound from the center may be cut off there in all, for the interval to cover it: the
+second where users are few, and bounds therefore narrow."""
+
+ASSUMPTION = (
+    "The interval covers clipping as long as what was cut off at a bound adds up to no more than {:g} times that "
+    "bound's distance from the center."
+)
+HEAVY = (
+    "A few users carry a large part of the total. The true mean may lie further away than the interval says; consider "
+    "reporting a median, or the share of users above a limit, instead."
+)
+_AT_THE_END = 0.005  # of the width of the bounds
+_HEAVY_INDEX = 0.8
+_HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
+_SQUARES_PART, _SQUARES_NATS = 0.1, 47.0
+_SQUARES_CONCENTRATED = 0.05
+_BEYOND = 2.0
+_FEW_USERS = 900.0  # times epsilon
+_FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
+_FEW_SCALE = 1.1 / 0.93
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedSum:
+    """What users add in one column: pickled, and asked of every part.
+
+    Attributes:
+        grid: on which means are rounded; its middle is the center.
+        low, high: to what a user's weighted distance is clipped, in grid units.
+        value_low, value_high: to what its mean is clamped before, in grid units from the center.
+        cap: the largest weight of a user; None for none.
+        squares: to what distances are clipped before they are squared; None where squares are not asked for.
+    """
+
+    request: Request
+    column: int
+    grid: Grid
+    low: int
+    high: int
+    value_low: int
+    value_high: int
+    cap: int | None
+    squares: int | None = None
+
+    def __call__(self, part: UserTable) -> list[list[int]]:
+        distances = self.distances(part)
+        sums = [[int(distances.sum())]]
+        if self.squares is not None:
+            near = np.clip(distances, -self.squares, self.squares).astype(np.float64)
+            # Rounded user by user, and never above the limit: nobody's square depends on another's.
+            squared = np.minimum(near * near / self.squares, float(self.squares)).astype(np.int64)
+            sums.append([int(squared.sum())])
+        return sums
+
+    def distances(self, part: UserTable) -> IntArray:
+        """Each user's clipped distance from the center times its weight; 0 without usable records."""
+        middle = self.grid.middle
+        positions = rounded_means(
+            part.sums[self.column],
+            part.counts,
+            exponent=self.grid.exponent,
+            low=middle + self.value_low,
+            high=middle + self.value_high,
+        )
+        positions -= middle
+        if self.request.per == "record":
+            weights = weighing_counts(part, self.request)
+            if self.cap is not None:
+                weights = np.minimum(weights, self.cap)
+            # A product of up to 73 bits: beyond 62 it is far beyond every bound.
+            far = np.abs(positions.astype(np.float64)) * weights >= 2.0**62
+            positions = np.where(far, np.sign(positions) << 62, positions * np.where(far, 0, weights))
+        positions = np.clip(positions, self.low, self.high)
+        return positions if part.counts.all() else np.where(part.counts > 0, positions, 0)
+
+    def sensitivity(self) -> int:
+        """How far one user moves the sum."""
+        if self.request.neighbors.value == "add-remove":
+            return max(self.high, -self.low)
+        return self.high - self.low
+
+
+def clipped_sum(
+    split: BudgetSplit, found: Found, column: int, *, center: float, tail: Tail, squares: float | None
+) -> ClippedSum:
+    """InputError where numbers of this size cannot be told apart; `squares` is the distance they are clipped at."""
+    facts = split.facts.columns[column]
+    reach = min(max(tail.below, tail.above), float(facts.limit) / 16.0)
+    grid = Grid.choose(
+        (center - reach, center + reach),
+        facts,
+        noise_factor=split.columns / min(float(split.request.epsilon), 1.0),
+    )
+    unit = float(grid.spacing)
+    low_bound, high_bound = split.clamp(column, found)
+    middle = float(grid.middle * grid.spacing)
+    value_low = (
+        -grid.half if low_bound is None else _clamped(math.floor((low_bound - middle) / unit), grid.half)
+    )
+    value_high = (
+        grid.half if high_bound is None else _clamped(math.ceil((high_bound - middle) / unit), grid.half)
+    )
+    return ClippedSum(
+        request=split.request,
+        column=column,
+        grid=grid,
+        low=-max(math.ceil(tail.below / unit), 1),
+        high=max(math.ceil(tail.above / unit), 1),
+        value_low=min(value_low, value_high),
+        value_high=value_high,
+        cap=split.known.record_cap,
+        squares=None if squares is None else max(math.ceil(squares / unit), 1),
+    )
+
+
+def _clamped(number: int, half: int) -> int:
+    return min(max(number, -half), half)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedLastStep:
+    """Every column's sum and noise decided, from what was found."""
+
+    request: Request
+    found: Found
+    sums: tuple[ClippedSum, ...]
+    tails: tuple[Tail, ...]
+    centers: tuple[float, ...]
+    units: tuple[float, ...]
+    noises: tuple[tuple[NoiseLaw, ...], ...]
+    public: tuple[tuple[float | None, float | None], ...]
+    strength: float
+    hostile: float
+
+    @classmethod
+    def prepare(cls, split: BudgetSplit, found: Found) -> PreparedLastStep:
+        """InputError or UnfitError where nothing can be released."""
+        rest = split.purse.total - found.spent
+        if rest <= 0 or found.weight <= 0.0:
+            raise UnfitError("the budget is spent before the mean")
+        tails = split.tails(found)
+        sums, noises, centers = [], [], []
+        for column, tail in enumerate(tails):
+            center = split.shifted_center(column, found)
+            shift = center - split.center(column, found)
+            moved = replace(tail, below=tail.below + shift, above=tail.above - shift)
+            squares = None if split.seeks_tails and tail.rank == 0 else max(tail.seen, abs(shift))
+            own = clipped_sum(split, found, column, center=center, tail=moved, squares=squares)
+            sums.append(own)
+            centers.append(float(own.grid.middle * own.grid.spacing))
+            noises.append(_noises(split, own, rest / split.columns, found.users or 1.0))
+        if any(law.scale > LARGEST_SCALE for own in noises for law in own):
+            raise UnfitError("epsilon is too small for a release")
+        return cls(
+            request=split.request,
+            found=found,
+            sums=tuple(sums),
+            tails=tails,
+            centers=tuple(centers),
+            units=tuple(split.unit(column, found) for column in range(split.columns)),
+            noises=tuple(noises),
+            public=tuple(split.known.pair(column) for column in range(split.columns)),
+            strength=split.strength,
+            hostile=split.known.hostile,
+        )
+
+    def law(self, table: PrivateTable, claim: Claim | None = None) -> NoisySum:
+        terms = added_up(table, _All(self.sums))
+        laws = [law for own in self.noises for law in own]
+        return NoisySum(position=[one for term in terms for one in term], noise=laws, claim=claim)
+
+    @property
+    def cut_off(self) -> float:
+        few = (self.found.users or 0.0) * self.strength < _FEW_USERS
+        return CUT_OFF_FEW if few else CUT_OFF
+
+    def outcome(self, draw: Sequence[int]) -> Outcome:
+        """From noisy sums to values, intervals and warnings."""
+        estimates, start = [], 0
+        for column, own in enumerate(self.noises):
+            estimates.append(self._estimate(column, list(draw[start : start + len(own)])))
+            start += len(own)
+        return Outcome(
+            values=tuple(estimate.value for estimate in estimates),
+            parameters=self.parameters(),
+            interval_rule=MeanInterval(estimates=tuple(estimates), cut_off=self.cut_off),
+            denominator=self._denominator(),
+            warnings=(HEAVY,) if any(estimate.heavy for estimate in estimates) else (),
+        )
+
+    def at_an_end(self, draw: Sequence[int]) -> bool:
+        """Whether all users seem to lie beyond one bound of some column: then its center was missed."""
+        if self.request.per != "user" or any(end is not None for pair in self.public for end in pair):
+            return False
+        start = 0
+        for own, laws in zip(self.sums, self.noises, strict=True):
+            place, margin = draw[start] / self.found.weight, _AT_THE_END * (own.high - own.low)
+            if not own.low + margin < place < own.high - margin:
+                return True
+            start += len(laws)
+        return False
+
+    def _estimate(self, column: int, noisy: list[int]) -> Estimate:
+        own, tail, laws, found = self.sums[column], self.tails[column], self.noises[column], self.found
+        unit, center, weight = float(own.grid.spacing), self.centers[column], found.weight
+        value = center + noisy[0] * unit / weight
+        low, high = self._ends(column)
+        value = min(max(value, low), high)
+        off = value - center
+        noise = (laws[0].stddev * unit) ** 2 + (off * found.weight_stddev) ** 2
+        squares = self._squares(column, noisy, off)
+        beyond = max(_BEYOND / self.strength, 1.0) * max(tail.below, tail.above) ** 2
+        open_low, open_high = (end is None for end in self.public[column])
+        return Estimate(
+            value=value,
+            kind=laws[0].kind,
+            noise_variance=noise / weight**2,
+            sampling_variance=squares / weight**2,
+            cut_below=self.cut_off * tail.below / weight if open_low else 0.0,
+            cut_above=self.cut_off * tail.above / weight if open_high else 0.0,
+            low=low if not open_low else -math.inf,
+            high=high if not open_high else math.inf,
+            heavy=(open_low or open_high)
+            and (beyond > _HEAVY_SHARE * squares or self._tail_index(column) < _HEAVY_INDEX),
+        )
+
+    def _tail_index(self, column: int) -> float:
+        """The power with which the number of users falls between the scale and the rank that was found."""
+        tail, found = self.tails[column], self.found
+        if not found.shares or self.request.per == "record" or tail.rank == 0:
+            return math.inf
+        users = (1.0 - found.shares[column]) * (found.users or 0.0) / tail.rank
+        distance = tail.seen / self.units[column]
+        return math.log(max(users, 1.0)) / math.log(distance) if distance > 1.0 and users > 2.0 else math.inf
+
+    def _ends(self, column: int) -> tuple[float, float]:
+        """Between which the mean lies: a mean of clipped user means lies within the bounds."""
+        if self.request.per == "user":
+            own = self.sums[column]
+            unit = float(own.grid.spacing)
+            return self.centers[column] + own.low * unit, self.centers[column] + own.high * unit
+        low, high = self.public[column]
+        return -math.inf if low is None else low, math.inf if high is None else high
+
+    def _squares(self, column: int, noisy: list[int], off: float) -> float:
+        """The sum of squared distances from the mean, rather too large than too small."""
+        own, tail, laws = self.sums[column], self.tails[column], self.noises[column]
+        users, unit = max(self.found.users or 1.0, 1.0), float(own.grid.spacing)
+        if own.squares is None:
+            deviation = max(_FEW_SCALE * self.units[column], _FEW * max(tail.below, tail.above))
+            return users * deviation**2
+        limit = own.squares * unit * unit
+        squares = max(noisy[1], 0) * limit + laws[1].stddev * limit
+        if self.request.per == "user":
+            squares -= users * off * off
+        squares = max(squares, laws[1].stddev * limit)
+        return squares + tail.rank * _excess(tail, own.squares * unit, max(_BEYOND / self.strength, 0.1))
+
+    def _denominator(self) -> Denominator:
+        found = self.found
+        width = noise_width(DEFAULT_LEVEL, kind="laplace", stddev=found.weight_stddev)
+        return Denominator(
+            value=found.weight,
+            low=max(found.weight - width, 0.0),
+            high=found.weight + width,
+            exact=found.weight_stddev == 0.0,
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """Public and released numbers for the release."""
+        pairs, scales, shifts = [], [], []
+        for own, center, laws in zip(self.sums, self.centers, self.noises, strict=True):
+            unit = float(own.grid.spacing)
+            if self.request.per == "user":
+                pairs.append([center + own.low * unit, center + own.high * unit])
+            else:
+                pairs.append([own.low * unit, own.high * unit])
+            scales.append(laws[0].scale * unit)
+            shifts.append((own.high - own.low) * unit / self.found.weight)
+        name = "bounds" if self.request.per == "user" else "influence_bounds"
+        parameters: dict[str, Any] = {name: per_column(pairs), "center": per_column(self.centers)}
+        if self.sums[0].cap is not None:
+            parameters["record_cap"] = self.sums[0].cap
+        parameters["noise"] = self.noises[0][0].name
+        parameters["noise_scale_of_sum"] = per_column(scales)
+        parameters["largest_shift_by_a_user"] = per_column(shifts)
+        if self.hostile > 0.0:
+            users = self.hostile * (self.found.users or 0.0)
+            parameters["hostile"] = self.hostile
+            parameters["largest_shift_by_hostile_users"] = per_column([users * shift for shift in shifts])
+        return parameters
+
+
+def _noises(split: BudgetSplit, own: ClippedSum, budget: Fraction, users: float) -> tuple[NoiseLaw, ...]:
+    """Of the sum, and of the squares where they are asked for; together they cost the budget (Lemma 6)."""
+    if own.squares is None:
+        return (_noise(split, budget, own.sensitivity()),)
+    part = Fraction(_SQUARES_CONCENTRATED)
+    if not split.concentrated:
+        wanted = _SQUARES_NATS / max(users * float(budget), 1e-9)
+        part = Fraction(min(max(wanted, 0.01), _SQUARES_PART))
+    return (
+        _noise(split, budget * (1 - part), own.sensitivity()),
+        _noise(split, budget * part, own.squares),
+    )
+
+
+def _noise(split: BudgetSplit, budget: Fraction, sensitivity: int) -> NoiseLaw:
+    amount = float_down(budget)
+    if amount <= 0.0:
+        raise UnfitError("the budget is spent before the mean")
+    if split.concentrated:
+        sigma = concentrated_sigma(amount, squared_sensitivity=sensitivity**2)
+        return NoiseLaw(kind="gaussian", scale=sigma)
+    return NoiseLaw(kind="laplace", scale=laplace_scale(amount, sensitivity=sensitivity))
+
+
+def step_noise(epsilon: float, own: ClippedSum) -> NoiseLaw:
+    """Laplace noise for a step before the last."""
+    return NoiseLaw(kind="laplace", scale=laplace_scale(epsilon, sensitivity=own.sensitivity()))
+
+
+def _excess(tail: Tail, limit: float, beyond: float) -> float:
+    """What the squares of a user beyond the rank have above their limit on average, along the tail up to the bound."""
+    bound, rank = max(tail.below, tail.above), max(float(tail.rank), 1.0)
+    if rank <= beyond or bound <= limit:
+        return 0.0
+    power = math.log(bound / limit) / math.log(rank / beyond)
+    last, bend = beyond / rank, 1.0 - 2.0 * power
+    mean = -math.log(last) if abs(bend) < 1e-6 else (1.0 - last**bend) / bend
+    return max(mean + last**bend - 1.0, 0.0) * limit * limit
+
+
+@dataclass(frozen=True)
+class _All:
+    """The sums of every column, in one pass."""
+
+    sums: tuple[ClippedSum, ...]
+
+    def __call__(self, part: UserTable) -> list[list[int]]:
+        return [term for own in self.sums for term in own(part)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What was released of a column: the mean, its variances, and what clipping may have taken off on either side."""
+
+    value: float
+    kind: Any
+    noise_variance: float
+    sampling_variance: float
+    cut_below: float
+    cut_above: float
+    low: float
+    high: float
+    heavy: bool
+
+    def ends(self, level: float) -> tuple[float, float]:
+        half: float = half_widths(
+            level,
+            kind=self.kind,
+            noise_variance=np.array([self.noise_variance]),
+            sampling_variance=np.array([self.sampling_variance]),
+        ).item(0)
+        low, high = self.value - half - self.cut_below, self.value + half + self.cut_above
+        return max(low, self.low), min(high, self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanInterval:
+    """Intervals of a release, from released numbers; the level holds for each column, not for all together."""
+
+    estimates: tuple[Estimate, ...]
+    cut_off: float
+    covers = NOISE_SAMPLING_AND_CLIPPING
+
+    def at(self, level: float) -> Interval:
+        low, high = zip(*(estimate.ends(level) for estimate in self.estimates), strict=True)
+        return Interval(
+            level=level, low=low, high=high, covers=self.covers, assumption=ASSUMPTION.format(self.cut_off)
+        )

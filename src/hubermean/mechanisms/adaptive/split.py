@@ -1,0 +1,527 @@
+"""How `adaptive` splits its budget, and what follows from what its steps find: public and released numbers alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from hubermean.errors import InputError
+from hubermean.mechanisms.adaptive.known import KnownValues, both, per_column
+from hubermean.mechanisms.margin import least_users
+from hubermean.mechanisms.protocol import PublicFacts, Request
+from hubermean.mechanisms.purse import Purse
+from hubermean.privacy import float_down
+from hubermean.relations import Neighbors
+from hubermean.tuning import (
+    LENGTHS,
+    CapSearch,
+    CenterSearch,
+    InfluenceSearch,
+    ScaleSearch,
+    Sides,
+    TailSearch,
+    Windows,
+    public_cap,
+    share_above,
+)
+
+_MOST_USERS = 2.0**31
+# Parts of the whole budget, and then of what is left for a column, or for all columns, when a step begins.
+_COUNT_PART = 0.06
+_COUNTED_WITHIN = (
+    6.0  # over the root of the users: a number need not be measured more exactly than with this epsilon
+)
+_SCALE_PART, _TIES_PART, _CENTER_PART = 0.35, 0.15, 0.45
+_SHARE_CAP_PART = 0.2
+_CAP_PART, _LARGEST_CAP_PART, _WEIGHT_PART = 0.045, 0.15, 0.06
+_FIRST_INFLUENCE_PART, _FIRST_STEP_PART, _LAST_INFLUENCE_PART = 0.066, 0.165, 0.194
+_LARGEST_INFLUENCE_PART = 0.3
+_TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.35, 0.356, (0.08, 0.4)
+_CONCENTRATED = 0.5  # so much of a part is as good where losses add up in squares
+_FARTHEST = 1e9  # scales from 0 that the center may lie
+_GIVEN_SHARE = 0.8  # that a window holds of users whose scale the caller gave
+_LOST_SCALES = 3.0
+_SHIFT = {
+    True: 0.1,
+    False: 0.14,
+}  # of the difference between the tails: how far the mean lies from the center
+
+TIES = "most users have the same value, or they lie too far apart, so no scale can be found"
+TOO_FEW = "there are too few users with usable records to find what is not known"
+
+
+class UnfitError(Exception):
+    """What was found leaves nothing to release; the message says why, with released numbers at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tail:
+    """What was found of a column's tails, as distances from its center.
+
+    Attributes:
+        below, above: the bounds.
+        seen_below, seen_above: the distances that the search chose, before they were stretched.
+        rank: how many users lie about beyond such a distance; 0 where no rank was sought.
+    """
+
+    below: float
+    above: float
+    seen_below: float = 0.0
+    seen_above: float = 0.0
+    rank: int = 0
+
+    @property
+    def seen(self) -> float:
+        return max(self.seen_below, self.seen_above)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is public or was found so far.
+
+    Attributes:
+        spent: of the budget.
+        users: how many have usable records, if that is public or was measured.
+        users_stddev: the standard deviation of the noise in that.
+        cap: the largest weight of a user in the sum of weights.
+        beyond_cap: the records that users have beyond the cap, as an estimate.
+        weight: the sum of weights of users with usable records.
+        weight_stddev: the standard deviation of the noise in that.
+        lengths: the numbers of the lengths found, one per column.
+        shares: of the users within each of them.
+        centers: one per column.
+        tails: one per column.
+        measured: further numbers for the release.
+    """
+
+    spent: Fraction = Fraction(0)
+    users: float | None = None
+    users_stddev: float = 0.0
+    cap: int | None = None
+    beyond_cap: float = 0.0
+    weight: float = 0.0
+    weight_stddev: float = 0.0
+    lengths: tuple[int, ...] = ()
+    shares: tuple[float, ...] = ()
+    centers: tuple[float, ...] = ()
+    tails: tuple[Tail, ...] = ()
+    measured: tuple[tuple[str, Any], ...] = ()
+
+    def parameters(self) -> dict[str, Any]:
+        """For the release."""
+        parameters = dict(self.measured)
+        if self.lengths:
+            parameters["scale"] = per_column([float(LENGTHS[number]) / 2.0 for number in self.lengths])
+            parameters["share_within_scale"] = per_column(self.shares)
+        return parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetSplit:
+    """Public decisions: what is sought, what it may cost, and what follows from it.
+
+    `groups` is how many groups will share the bounds, `changes` how many of them one user may be in.
+    """
+
+    request: Request
+    facts: PublicFacts
+    known: KnownValues
+    purse: Purse
+    groups: int = 0
+    changes: int = 1
+    start: Found = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        public = self.facts.n_users if self.facts.n_users is not None else self.known.n_users
+        users = None if public is None else float(public)
+        start = Found(users=users, cap=self._public_cap(), weight=self._public_weight())
+        object.__setattr__(self, "start", start)
+
+    def _public_weight(self) -> float:
+        """0 where it is private."""
+        counts = self.facts.record_counts
+        if counts is None or self.request.per == "user":
+            return 0.0 if counts is None else float(len(counts))
+        capped = counts if self.known.record_cap is None else np.minimum(counts, self.known.record_cap)
+        return float(capped.sum())
+
+    def _public_cap(self) -> int | None:
+        if self.request.per == "user":
+            return 1
+        if self.known.record_cap is not None:
+            return self.known.record_cap
+        counts = self.facts.record_counts
+        if counts is None:
+            return None
+        if not counts.any():
+            raise InputError("no user has a record; give counts= of at least one for some user")
+        return public_cap(counts[counts > 0], share_above(len(counts)))
+
+    @property
+    def columns(self) -> int:
+        return len(self.request.columns)
+
+    @property
+    def concentrated(self) -> bool:
+        return self.purse.accounting == "concentrated"
+
+    @property
+    def one_way(self) -> bool:
+        return self.request.neighbors is Neighbors.ADD_REMOVE
+
+    @property
+    def bounds_known(self) -> bool:
+        return self.known.bounds is not None and both(self.known.bounds[0])
+
+    @property
+    def seeks_center(self) -> bool:
+        return not self.bounds_known
+
+    @property
+    def seeks_scale(self) -> bool:
+        return self.seeks_center and self.known.threshold is None and self.known.scales is None
+
+    @property
+    def by_influence(self) -> bool:
+        """Whether what a user adds is bounded, not its mean: where users weigh as much as they have records."""
+        return self.request.per == "record" and self.groups == 0
+
+    @property
+    def seeks_tails(self) -> bool:
+        return self.seeks_center and self.known.threshold is None and not self.by_influence
+
+    def counts_users(self) -> bool:
+        """Whether the number of users is measured: it is what a mean of user means is divided by."""
+        return self.start.users is None or (self.request.per == "user" and not self.weight_is_public)
+
+    @property
+    def weight_is_public(self) -> bool:
+        return self.facts.record_counts is not None
+
+    # --- what each step may spend ---------------------------------------------------------------------------------
+
+    def _left(self, found: Found) -> Fraction:
+        return max(self.purse.total - found.spent, Fraction(0))
+
+    def _own(self, found: Found) -> Fraction:
+        """What is left for each column."""
+        return self._left(found) / self.columns
+
+    def _part(self, part: float) -> float:
+        return part * _CONCENTRATED if self.concentrated else part
+
+    def _choice(self, budget: Fraction, part: float) -> float:
+        return self.purse.largest_choice(budget, self._part(part))
+
+    def _noise(self, budget: Fraction, part: float) -> float:
+        """The epsilon of Laplace noise that costs a part of a budget."""
+        return replace(self.purse, total=budget).largest_noise(self._part(part))
+
+    def count_epsilon(self) -> float:
+        """For the number of users."""
+        # A mean over records is divided by their weight, so there the number of users need not be exact.
+        most = self.purse.largest_noise(_COUNT_PART if self.request.per == "user" else _COUNT_PART / 2)
+        users = self.start.users
+        return most if users is None else min(most, _COUNTED_WITHIN / math.sqrt(max(users, 1.0)))
+
+    def scale_search(self, found: Found) -> ScaleSearch:
+        """UnfitError where users are too few."""
+        largest = self.purse.largest_choice(self._own(found), _SCALE_PART)
+        search = ScaleSearch.plan(self.surely(found), one_way=self.one_way, largest=largest)
+        if search is None:
+            raise UnfitError(TOO_FEW)
+        return search
+
+    def ties_search(self, found: Found) -> ScaleSearch:
+        """UnfitError where users are too few to look beyond a tie."""
+        epsilon = self.purse.largest_choice(self._own(found), _TIES_PART)
+        search = ScaleSearch.beyond_ties(self.surely(found), one_way=self.one_way, epsilon=epsilon)
+        if search is None:
+            raise UnfitError(TIES)
+        return search
+
+    def surely(self, found: Found) -> float:
+        """How many users to count on: rather fewer than were measured."""
+        return min(max((found.users or 0.0) - found.users_stddev, 0.0), _MOST_USERS)
+
+    def center_epsilon(self, column: int, found: Found) -> float:
+        """UnfitError where users are too few. `found` is that before any center was sought."""
+        largest = self.purse.largest_choice(self._own(found), _CENTER_PART)
+        share = found.shares[column] if found.shares else _GIVEN_SHARE
+        epsilon = CenterSearch.cost(self.surely(found), share=share, one_way=self.one_way, largest=largest)
+        if epsilon is None:
+            raise UnfitError(TOO_FEW)
+        return epsilon
+
+    def center_search(self, column: int, found: Found) -> CenterSearch:
+        """InputError or UnfitError where there is none."""
+        if self.known.threshold is not None:
+            length, steps = 2.0 * self.known.threshold, 16
+        else:
+            length, steps = (
+                1.25 * self._length(column, found),
+                10,
+            )  # so that some window holds what an interval does
+        radius = self.known.radius or _FARTHEST * length
+        radius = min(radius, float_down(self.facts.columns[column].limit * Fraction(7, 8)))
+        windows = Windows.covering(radius, step=length / steps, steps=steps)
+        epsilon = Fraction(self.center_epsilon(column, found))
+        return CenterSearch(windows=windows, epsilon=epsilon, one_way=self.one_way)
+
+    def share_cap_search(self, found: Found) -> CapSearch:
+        """A cap that a share of the users may exceed, for counts and for groups, whose noise grows with the cap."""
+        largest = self.purse.largest_choice(self._left(found), _SHARE_CAP_PART)
+        search = CapSearch.plan(min(found.users or 0.0, _MOST_USERS), largest=largest)
+        if search is None:
+            raise UnfitError(TOO_FEW)
+        return search
+
+    def rank_cap_search(self, found: Found) -> CapSearch:
+        """A cap that few users exceed, where it bounds nothing but the noise of the sum of weights."""
+        users, left = self.surely(found), self._left(found)
+        epsilon = max(self._choice(left, _CAP_PART), CapSearch.least_epsilon(users))
+        return CapSearch.by_rank(users, epsilon=min(epsilon, self._choice(left, _LARGEST_CAP_PART)))
+
+    def weight_epsilon(self, found: Found) -> float:
+        return self._noise(self._left(found), _WEIGHT_PART)
+
+    def influence_search(self, found: Found, *, first: bool) -> InfluenceSearch:
+        """`found` is that before the search."""
+        part = _FIRST_INFLUENCE_PART if first else _LAST_INFLUENCE_PART
+        users = self.surely(found)
+        most = self._choice(self._own(found), _LARGEST_INFLUENCE_PART)
+        epsilon = min(max(self._choice(self._own(found), part), InfluenceSearch.least_epsilon(users)), most)
+        return InfluenceSearch.plan(users, epsilon=epsilon, hostile=self.known.hostile, first=first)
+
+    def first_step_epsilon(self, found: Found) -> float:
+        """For each column."""
+        return self._noise(self._own(found), _FIRST_STEP_PART)
+
+    def tail_search(self, column: int, found: Found) -> TailSearch:
+        least, most = _TAIL_PARTS
+        users = self.surely(found)
+        size = max(users * self.request.epsilon / self.many, 1.0) / 1000.0
+        part = min(max(_TAIL_PART * size**-_TAIL_DECAY, least), most)
+        return TailSearch.plan(
+            users,
+            epsilon=self._choice(self._own(found), part),
+            total=self.strength,
+            hostile=self.known.hostile,
+            sides=self.sides(column),
+            one_way=self.one_way,
+            many=self.many,
+        )
+
+    @property
+    def strength(self) -> float:
+        """About the epsilon that one column's noise is drawn with."""
+        if self.concentrated:
+            return math.sqrt(2.0 * float(self.purse.total) / self.columns)
+        return float(self.purse.total) / self.columns
+
+    @property
+    def many(self) -> float:
+        """How many groups share the bounds, a user counted as often as it can change one."""
+        return float(max(self.groups, 1) * self.changes)
+
+    def sides(self, column: int) -> Sides:
+        low, high = self.known.pair(column)
+        return "upper" if low is not None else "lower" if high is not None else "both"
+
+    # --- what follows ---------------------------------------------------------------------------------------------
+
+    def _length(self, column: int, found: Found) -> float:
+        """Of an interval that holds the share."""
+        if self.known.scales is not None:
+            return 2.0 * _normal_quantile(_GIVEN_SHARE) * self.known.scales[column]
+        return float(LENGTHS[found.lengths[column]])
+
+    def unit(self, column: int, found: Found) -> float:
+        """Half the length of an interval that holds most users: what distances are measured in."""
+        if self.bounds_known:
+            low, high = self.known.pair(column)
+            assert low is not None
+            assert high is not None
+            return (high - low) / 2.0
+        if self.known.threshold is not None:
+            return self.known.threshold / 2.0
+        return self._length(column, found) / 2.0
+
+    def influence_unit(self, column: int, found: Found) -> float:
+        """The least distance at which an influence bound is sought."""
+        if found.tails:
+            return found.tails[column].seen / 16.0
+        return self.unit(column, found) * max(found.weight / max(found.users or 1.0, 1.0), 1.0) / 16.0
+
+    def center(self, column: int, found: Found) -> float:
+        if self.bounds_known:
+            low, high = self.known.pair(column)
+            assert low is not None
+            assert high is not None
+            return found.centers[column] if found.centers else (low + high) / 2.0
+        return found.centers[column]
+
+    def clamp(self, column: int, found: Found) -> tuple[float | None, float | None]:
+        """Between what user means are clamped, if anything: public bounds, or a threshold to each side."""
+        if self.known.threshold is None:
+            return self.known.pair(column)
+        center = self.center(column, found)
+        return center - self.known.threshold, center + self.known.threshold
+
+    def tail(self, column: int, found: Found, distances: tuple[float, float]) -> Tail:
+        """Bounds from the distances that a search found, in units of the scale."""
+        search, unit, share = (
+            self.tail_search(column, found),
+            self.unit(column, found),
+            self._share(column, found),
+        )
+        below, above = (
+            unit
+            * search.stretched(
+                one, users=self.surely(found), share=share, total=self.strength, many=self.many
+            )
+            if one > 0.0
+            else 0.0
+            for one in distances
+        )
+        tail = Tail(
+            below=below,
+            above=above,
+            seen_below=unit * distances[0],
+            seen_above=unit * distances[1],
+            rank=search.rank or 0,
+        )
+        return self._within_public(column, found, tail)
+
+    def _within_public(self, column: int, found: Found, tail: Tail) -> Tail:
+        """No further than public bounds, nor than numbers are read."""
+        center, (low, high) = self.center(column, found), self.known.pair(column)
+        least = self.unit(column, found) / 16.0
+        below = tail.below if low is None else max(center - low, least)
+        above = tail.above if high is None else max(high - center, least)
+        most = float(self.facts.columns[column].limit) / 16.0
+        below, above = min(below, most), min(above, most)
+        return replace(
+            tail,
+            below=below,
+            above=above,
+            seen_below=min(tail.seen_below or below, below),
+            seen_above=min(tail.seen_above or above, above),
+        )
+
+    def given_tail(self, column: int, found: Found) -> Tail:
+        """Bounds that need no search: those the caller gave, or a threshold to each side."""
+        if self.known.threshold is not None:
+            threshold = self.known.threshold
+            return self._within_public(column, found, Tail(below=threshold, above=threshold))
+        unit = self.unit(column, found)
+        return self._within_public(column, found, Tail(below=unit, above=unit))
+
+    def tails(self, found: Found) -> tuple[Tail, ...]:
+        if found.tails:
+            return found.tails
+        return tuple(self.given_tail(column, found) for column in range(self.columns))
+
+    def _share(self, column: int, found: Found) -> float:
+        return found.shares[column] if found.shares else _GIVEN_SHARE
+
+    def shifted_center(self, column: int, found: Found) -> float:
+        """Where the mean is to be expected: off the center toward the longer tail."""
+        center, tail = self.center(column, found), self.tails(found)[column]
+        if not self.seeks_tails:
+            return center
+        shift = _SHIFT[tail.rank > 0] * (tail.seen_above - tail.seen_below)
+        return center + min(max(shift, -tail.below), tail.above)
+
+    # --- whether there are enough users ---------------------------------------------------------------------------
+
+    def enough(self, users: float) -> bool:
+        """Whether so many users are enough to find what is sought, if most have usable records."""
+        try:
+            self.expected(users)
+        except UnfitError:
+            return False
+        return True
+
+    def expected(self, users: float) -> Found:
+        """About what the steps will have found and spent, with so many users, before tails and influence are sought."""
+        found = Found(users=float(users), cap=self.start.cap)
+        if self.counts_users():
+            epsilon = self.count_epsilon()
+            stddev = math.sqrt(2.0) / epsilon
+            lost = max(users - _LOST_SCALES / epsilon, 0.0)
+            found = replace(
+                found, users=lost, users_stddev=stddev, spent=self.purse.of_noise(Fraction(epsilon))
+            )
+        if self.seeks_scale:
+            search = self.scale_search(found)
+            spent = found.spent + self.columns * self.purse.of_choice(search.epsilon)
+            middle = len(LENGTHS) // 2
+            found = replace(
+                found, spent=spent, lengths=(middle,) * self.columns, shares=(search.share,) * self.columns
+            )
+        if self.seeks_center:
+            spent = sum(
+                (self.purse.of_choice(Fraction(self.center_epsilon(c, found))) for c in range(self.columns)),
+                Fraction(0),
+            )
+            found = replace(found, spent=found.spent + spent, centers=(0.0,) * self.columns)
+        if self.request.per == "record" and self.start.cap is None and not self.by_influence:
+            found = replace(
+                found, spent=found.spent + self.purse.of_choice(self.share_cap_search(found).epsilon)
+            )
+        return found
+
+    def looks_beyond_ties(self, users: float) -> bool:
+        """Whether so many users are enough to search beyond a tie."""
+        try:
+            self.ties_search(self.expected(users))
+        except UnfitError:
+            return False
+        return True
+
+    def users_needed(self) -> int:
+        return least_users(self.enough)
+
+    @property
+    def help(self) -> str:
+        """What would make fewer users enough: of what is not given."""
+        if not self.seeks_center:
+            return "give record_cap="
+        if self.seeks_scale:
+            return "give bounds=, or threshold= and radius="
+        return "give radius=, or bounds=" if self.known.radius is None else "give bounds="
+
+    def expected_noise(self, users: float) -> float:
+        """The standard deviation of the noise of a mean for bounds at 1 and -1, about; infinite for too few users."""
+        try:
+            found = self.expected(users)
+        except UnfitError:
+            return math.inf
+        left = float(self._own(found)) * (1.0 - _TAIL_PART)
+        if left <= 0.0:
+            return math.inf
+        noise = math.sqrt(0.5 / left) if self.concentrated else math.sqrt(2.0) / left
+        return (1.0 if self.one_way else 2.0) * noise / max(users, 1.0)
+
+    def expected_width(self, users: float) -> float:
+        """How far from the center bounds will lie for normal users, in standard deviations."""
+        if self.known.scales is not None or not self.seeks_scale:
+            return 4.0
+        found = self.expected(users)
+        share = found.shares[0]
+        unit = _normal_quantile(share)
+        search = self.tail_search(0, found)
+        rank = search.rank or 2.0
+        seen = max(NormalDist().inv_cdf(1.0 - min(rank / max(users, 1.0), 0.49)) / unit, 1.0)
+        return unit * search.stretched(seen, users=users, share=share, total=self.strength)
+
+
+def _normal_quantile(share: float) -> float:
+    """How many standard deviations to each side hold this share of a normal distribution."""
+    return NormalDist().inv_cdf((1.0 + share) / 2.0)

@@ -1,0 +1,537 @@
+"""The steps of `adaptive`: each turns private data and what was found before into a law, and a draw into what is found.
+
+What a step may spend follows from public numbers and from what was found before, so neighbours agree on it. A step
+serves all columns at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.exact import rounded_means
+from hubermean.laws import Independent, Law, NoisySum, Uniform, claiming
+from hubermean.mechanisms.adaptive.last_step import ClippedSum, clipped_sum, step_noise
+from hubermean.mechanisms.adaptive.split import TIES, BudgetSplit, Found, Tail, UnfitError
+from hubermean.mechanisms.adding_parts import added_up
+from hubermean.mechanisms.protocol import Request
+from hubermean.mechanisms.side_by_side import side_by_side
+from hubermean.mechanisms.weights import weighing_counts
+from hubermean.noise import NoiseLaw
+from hubermean.privacy import laplace_scale
+from hubermean.tuning import (
+    CAPS,
+    SHORTEST,
+    CapSearch,
+    Census,
+    OwnLine,
+    Windows,
+    beyond_distances,
+    line_of,
+    own_line,
+)
+from hubermean.user_table import PrivateTable, UserTable
+
+Floats = NDArray[np.float64]
+Purpose = Literal["mean", "groups", "count"]
+"""What the steps are for: one mean, the means of groups under common bounds, or a count of records."""
+
+
+# Of the cap: by so much users with more records exceed it on average, or so it is expected.
+_EXCESS = 0.4
+
+
+class Step(Protocol):
+    """One private question; `what` names it in the budget breakdown of the release."""
+
+    @property
+    def what(self) -> str: ...
+
+    def cost(self, found: Found) -> Fraction:
+        """What it costs after what was found: booked, and claimed of its law.
+
+        InputError or UnfitError where it cannot be asked.
+        """
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        """The law of its answer."""
+
+    def learn(self, found: Found, draw: Any) -> Found:
+        """What is found with this answer. InputError or UnfitError where it leads nowhere."""
+
+
+def steps_for(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
+    """What is sought, in order."""
+    if split.counts_users():
+        yield CountUsers(split)
+    if purpose != "mean":
+        if split.start.cap is None:
+            yield ChooseCap(split, by_rank=False)
+        if purpose == "count":
+            return
+    if split.seeks_scale:
+        yield ChooseScales(split)
+        yield LookBeyondTies(split)
+    if split.seeks_center:
+        yield ChooseCenters(split)
+    if purpose == "mean" and split.request.per == "record" and not split.weight_is_public:
+        if split.start.cap is None:
+            yield ChooseCap(split, by_rank=True)
+        yield MeasureWeight(split)
+    if split.by_influence:
+        yield ChooseInfluence(split, first=True)
+        yield MoveCenters(split)
+        yield ChooseInfluence(split, first=False)
+    elif split.seeks_tails:
+        yield ChooseTails(split)
+
+
+@dataclass(frozen=True)
+class CountUsers:
+    """The number of users with usable records."""
+
+    split: BudgetSplit
+    what = "number of users"
+
+    @property
+    def noise(self) -> NoiseLaw:
+        return NoiseLaw(kind="laplace", scale=laplace_scale(self.split.count_epsilon(), sensitivity=1))
+
+    def cost(self, found: Found) -> Fraction:
+        return self.split.purse.of_noise(Fraction(self.split.count_epsilon()))
+
+    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+        return NoisySum(position=[census_of(table).users], noise=self.noise)
+
+    def learn(self, found: Found, draw: list[int]) -> Found:
+        users, stddev = float(max(draw[0], 0)), self.noise.stddev
+        learned = replace(
+            found,
+            spent=found.spent + self.cost(found),
+            users=users,
+            users_stddev=stddev,
+            measured=(*found.measured, ("users_measured", int(users))),
+        )
+        if self.split.request.per == "user":
+            learned = replace(learned, weight=users, weight_stddev=stddev)
+        return learned
+
+
+@dataclass(frozen=True)
+class ChooseCap:
+    """The contribution bound: the largest weight of a user, where numbers of records are private."""
+
+    split: BudgetSplit
+    by_rank: bool
+    what = "record cap"
+
+    def _search(self, found: Found) -> CapSearch:
+        return self.split.rank_cap_search(found) if self.by_rank else self.split.share_cap_search(found)
+
+    def cost(self, found: Found) -> Fraction:
+        return self.split.purse.of_choice(self._search(found).epsilon)
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        return self._search(found).law(census_of(table), concentrated=self.split.concentrated)
+
+    def learn(self, found: Found, draw: int) -> Found:
+        cap, search = int(CAPS[draw]), self._search(found)
+        beyond = 0.0 if search.rank is None else _EXCESS * search.rank * cap
+        return replace(found, spent=found.spent + self.cost(found), cap=cap, beyond_cap=beyond)
+
+
+@dataclass(frozen=True)
+class MeasureWeight:
+    """The weight of all users: their records, of each no more than the cap."""
+
+    split: BudgetSplit
+    what = "weight of all users"
+
+    def _noise(self, found: Found) -> NoiseLaw:
+        assert found.cap is not None
+        scale = laplace_scale(self.split.weight_epsilon(found), sensitivity=found.cap)
+        return NoiseLaw(kind="laplace", scale=scale)
+
+    def cost(self, found: Found) -> Fraction:
+        return self.split.purse.of_noise(Fraction(self.split.weight_epsilon(found)))
+
+    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+        assert found.cap is not None
+        where = np.flatnonzero(found.cap == CAPS)
+        if len(where):  # known from the same pass as the number of users
+            weight = int(census_of(table).weights[where[0]])
+        else:
+            ((weight,),) = added_up(table, CappedRecords(found.cap))
+        return NoisySum(position=[weight], noise=self._noise(found))
+
+    def learn(self, found: Found, draw: list[int]) -> Found:
+        noise = self._noise(found)
+        if draw[0] <= 2.0 * noise.stddev:
+            raise UnfitError("there are too few records beside the noise that hides the heaviest user")
+        return replace(
+            found,
+            spent=found.spent + self.cost(found),
+            weight=draw[0] + found.beyond_cap,
+            weight_stddev=noise.stddev,
+        )
+
+
+@dataclass(frozen=True)
+class ChooseScales:
+    """The length of an interval that holds most users, in every column."""
+
+    split: BudgetSplit
+    what = "scale of user means"
+
+    def _cost(self, found: Found, column: int) -> Fraction:
+        return self.split.purse.of_choice(self.split.scale_search(found).epsilon)
+
+    def cost(self, found: Found) -> Fraction:
+        return self.split.columns * self._cost(found, 0)
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        search = self.split.scale_search(found)
+
+        def of_column(column: int, table: PrivateTable) -> Law:
+            return search.law(line_of(table, MeansOnLine(column)), concentrated=self.split.concentrated)
+
+        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+
+    def learn(self, found: Found, draw: Any) -> Found:
+        share = self.split.scale_search(found).share
+        return replace(
+            found,
+            spent=found.spent + self.cost(found),
+            lengths=by_column(draw),
+            shares=(share,) * self.split.columns,
+        )
+
+
+@dataclass(frozen=True)
+class LookBeyondTies:
+    """Once more for a larger share, at a cost of its own, in columns where users tie and no scale was found."""
+
+    split: BudgetSplit
+    what = "scale beyond ties"
+
+    @staticmethod
+    def _tied(found: Found) -> list[int]:
+        return [column for column, length in enumerate(found.lengths) if length < SHORTEST]
+
+    def cost(self, found: Found) -> Fraction:
+        tied = self._tied(found)
+        if not tied:
+            return Fraction(0)
+        return len(tied) * self._cost(found, tied[0])
+
+    def _cost(self, found: Found, column: int) -> Fraction:
+        return self.split.purse.of_choice(self.split.ties_search(found).epsilon)
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        tied = self._tied(found)
+        if not tied:
+            return Uniform(limit=1)
+        search = self.split.ties_search(found)
+
+        def of_column(column: int, table: PrivateTable) -> Law:
+            return search.law(line_of(table, MeansOnLine(column)), concentrated=self.split.concentrated)
+
+        cost = partial(self._cost, found)
+        return each_column(self.split, table, of_column, what=self.what, cost=cost, columns=tied)
+
+    def learn(self, found: Found, draw: Any) -> Found:
+        tied = self._tied(found)
+        if not tied:
+            return found
+        share = self.split.ties_search(found).share
+        lengths, shares = list(found.lengths), list(found.shares)
+        for column, length in zip(tied, by_column(draw), strict=True):
+            if length < SHORTEST:
+                raise UnfitError(TIES)
+            lengths[column], shares[column] = length, share
+        return replace(
+            found, spent=found.spent + self.cost(found), lengths=tuple(lengths), shares=tuple(shares)
+        )
+
+
+@dataclass(frozen=True)
+class ChooseCenters:
+    """The middle of a window that holds most users, in every column."""
+
+    split: BudgetSplit
+    what = "center of user means"
+
+    def _cost(self, found: Found, column: int) -> Fraction:
+        return self.split.purse.of_choice(self.split.center_search(column, found).epsilon)
+
+    def cost(self, found: Found) -> Fraction:
+        return sum((self._cost(found, column) for column in range(self.split.columns)), Fraction(0))
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        def of_column(column: int, table: PrivateTable) -> Law:
+            search = self.split.center_search(column, found)
+            return search.law(line_of(table, PositionsOnLine(column, search.windows)))
+
+        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+
+    def learn(self, found: Found, draw: Any) -> Found:
+        centers = []
+        for column, number in enumerate(by_column(draw)):
+            windows = self.split.center_search(column, found).windows
+            if number in (0, windows.count - 1):  # the values may lie anywhere beyond
+                raise UnfitError(
+                    "the values lie further from 0 than radius, or than a thousand million scales"
+                )
+            centers.append(windows.middle(number))
+        return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
+
+
+@dataclass(frozen=True)
+class ChooseTails:
+    """How far from the center the outermost users lie on either side, in every column."""
+
+    split: BudgetSplit
+    what = "bounds"
+
+    def _cost(self, found: Found, column: int) -> Fraction:
+        return self.split.purse.of_choice(self.split.tail_search(column, found).epsilon)
+
+    def cost(self, found: Found) -> Fraction:
+        return self.split.columns * self._cost(found, 0)
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        def of_column(column: int, table: PrivateTable) -> Law:
+            center, unit = self.split.center(column, found), self.split.unit(column, found)
+            above, below = _beyond(table, MeansBeyond(column, center, unit))
+            search = self.split.tail_search(column, found)
+            return search.law(above, below, concentrated=self.split.concentrated)
+
+        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+
+    def learn(self, found: Found, draw: Any) -> Found:
+        tails = tuple(
+            self.split.tail(column, found, self.split.tail_search(column, found).found(number))
+            for column, number in enumerate(by_column(draw))
+        )
+        return replace(found, spent=found.spent + self.cost(found), tails=tails)
+
+
+@dataclass(frozen=True)
+class ChooseInfluence:
+    """How much one user may add to the sum of weighted distances from the center, in every column."""
+
+    split: BudgetSplit
+    first: bool
+
+    @property
+    def what(self) -> str:
+        return "influence bound, first step" if self.first else "influence bound"
+
+    def _cost(self, found: Found, column: int) -> Fraction:
+        return self.split.purse.of_choice(self.split.influence_search(found, first=self.first).epsilon)
+
+    def cost(self, found: Found) -> Fraction:
+        return self.split.columns * self._cost(found, 0)
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        search = self.split.influence_search(found, first=self.first)
+
+        def of_column(column: int, table: PrivateTable) -> Law:
+            center, unit = self.split.center(column, found), self.split.influence_unit(column, found)
+            cap, clamp = self.split.known.record_cap, self.split.clamp(column, found)
+            above, below = _beyond(
+                table, InfluenceBeyond(self.split.request, column, center, unit, cap, clamp)
+            )
+            return search.law(above, below, concentrated=self.split.concentrated)
+
+        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+
+    def learn(self, found: Found, draw: Any) -> Found:
+        search = self.split.influence_search(found, first=self.first)
+        tails = []
+        for column, number in enumerate(by_column(draw)):
+            unit, (inner, outer) = self.split.influence_unit(column, found), search.found(number)
+            bound, seen = unit * search.stretched(inner, outer, total=self.split.strength), unit * outer
+            tails.append(Tail(below=bound, above=bound, seen_below=seen, seen_above=seen, rank=search.rank))
+        return replace(found, spent=found.spent + self.cost(found), tails=tuple(tails))
+
+
+@dataclass(frozen=True)
+class MoveCenters:
+    """A first clipped step from the center of the users toward the mean of the records."""
+
+    split: BudgetSplit
+    what = "first step"
+
+    def _sums(self, found: Found) -> tuple[ClippedSum, ...]:
+        return tuple(
+            clipped_sum(
+                self.split,
+                found,
+                column,
+                center=self.split.center(column, found),
+                tail=found.tails[column],
+                squares=None,
+            )
+            for column in range(self.split.columns)
+        )
+
+    def cost(self, found: Found) -> Fraction:
+        self._sums(found)
+        return self.split.columns * self.split.purse.of_noise(Fraction(self.split.first_step_epsilon(found)))
+
+    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+        sums, epsilon = self._sums(found), self.split.first_step_epsilon(found)
+        terms = added_up(table, _Several(sums))
+        return NoisySum(
+            position=[term[0] for term in terms], noise=[step_noise(epsilon, own) for own in sums]
+        )
+
+    def learn(self, found: Found, draw: list[int]) -> Found:
+        centers = []
+        for column, (own, noisy) in enumerate(zip(self._sums(found), draw, strict=True)):
+            unit = float(own.grid.spacing)
+            center = float(own.grid.middle * own.grid.spacing) + noisy * unit / found.weight
+            low, high = self.split.known.pair(column)
+            limit = float(self.split.facts.columns[column].limit) * 0.875
+            center = min(max(center, -limit if low is None else low), limit if high is None else high)
+            centers.append(center)
+        return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
+
+
+def each_column(
+    split: BudgetSplit,
+    table: PrivateTable,
+    of_column: Callable[[int, PrivateTable], Law],
+    *,
+    what: str,
+    cost: Callable[[int], Fraction],
+    columns: list[int] | None = None,
+) -> Law:
+    """The law of every column, drawn independently, each with what it claims to cost.
+
+    Over partitions all columns are asked in the same passes.
+    """
+    wanted = list(range(split.columns)) if columns is None else columns
+    laws = side_by_side(table, [partial(of_column, column) for column in wanted])
+    made = [
+        claiming(law, split.purse.claim(what, cost(column))) for law, column in zip(laws, wanted, strict=True)
+    ]
+    return made[0] if len(made) == 1 else Independent(parts=made)
+
+
+def by_column(draw: Any) -> tuple[int, ...]:
+    """A draw from `each_column`, column by column."""
+    return draw if isinstance(draw, tuple) else (draw,)
+
+
+# --- what parts of a table are asked ----------------------------------------------------------------------------------
+
+
+def census_of(table: PrivateTable) -> Census:
+    """How many records users have."""
+    return Census.together(table.each_part(_census))
+
+
+def _census(part: UserTable) -> Census:
+    return Census.of(part.counts)
+
+
+def _beyond(table: PrivateTable, look: Callable[[UserTable], Any]) -> tuple[Any, Any]:
+    parts = table.each_part(look)
+    above, below = zip(*parts, strict=True)
+    return np.sum(above, axis=0, dtype=np.int64), np.sum(below, axis=0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Several:
+    sums: tuple[ClippedSum, ...]
+
+    def __call__(self, part: UserTable) -> list[list[int]]:
+        return [own(part)[0] for own in self.sums]
+
+
+@dataclass(frozen=True)
+class CappedRecords:
+    """The records of all users, of each no more than the cap."""
+
+    cap: int
+
+    def __call__(self, part: UserTable) -> list[list[int]]:
+        # Each is at most 2^32, so that the sum of a thousand million fits.
+        return [[int(np.minimum(part.counts, self.cap).sum())]]
+
+
+@dataclass(frozen=True)
+class MeansOnLine:
+    """Users with usable records at their means, as floats."""
+
+    column: int
+
+    def __call__(self, part: UserTable) -> OwnLine:
+        return own_line(_usable(part, part.column_means(self.column)), None)
+
+
+@dataclass(frozen=True)
+class PositionsOnLine:
+    """Users with usable records at their means on the grid of windows."""
+
+    column: int
+    windows: Windows
+
+    def __call__(self, part: UserTable) -> OwnLine:
+        reach = self.windows.reach
+        positions = rounded_means(
+            part.sums[self.column], part.counts, exponent=self.windows.exponent, low=-reach, high=reach
+        )
+        return own_line(_usable(part, positions), None)
+
+
+@dataclass(frozen=True)
+class MeansBeyond:
+    """How many user means lie beyond each distance from the center."""
+
+    column: int
+    center: float
+    unit: float
+
+    def __call__(self, part: UserTable) -> tuple[Any, Any]:
+        return beyond_distances(_usable(part, part.column_means(self.column)) - self.center, self.unit)
+
+
+@dataclass(frozen=True)
+class InfluenceBeyond:
+    """How many users would add more than each distance to the sum of weighted distances from the center."""
+
+    request: Request
+    column: int
+    center: float
+    unit: float
+    cap: int | None
+    bounds: tuple[float | None, float | None]
+
+    def __call__(self, part: UserTable) -> tuple[Any, Any]:
+        weights = weighing_counts(part, self.request)
+        if self.cap is not None:
+            weights = np.minimum(weights, self.cap)
+        low, high = self.bounds
+        means = np.clip(
+            _usable(part, part.column_means(self.column)),
+            -math.inf if low is None else low,
+            math.inf if high is None else high,
+        )
+        with np.errstate(over="ignore"):
+            return beyond_distances(_usable(part, weights) * (means - self.center), self.unit)
+
+
+def _usable(table: UserTable, numbers: NDArray[Any]) -> NDArray[Any]:
+    """What belongs to users with usable records."""
+    # Most often all have some, and nothing need be copied.
+    return numbers if table.counts.all() else numbers[table.counts > 0]
