@@ -29,7 +29,16 @@ from hubermean.mechanisms.interval import (
     noise_width,
 )
 from hubermean.mechanisms.moments import HALF_MULTIPLE, Estimates, Moments, Weights
-from hubermean.mechanisms.protocol import Bounds, Column, Known, OneOrTwoBounds, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.protocol import (
+    Bounds,
+    Column,
+    Known,
+    OneOrTwoBounds,
+    Outcome,
+    Prepared,
+    PublicFacts,
+    Request,
+)
 from hubermean.mechanisms.weights import check_cap, planned_weight, weighing_counts, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import concentrated_sigma, discrete_gaussian_sigmas, laplace_scale, largest_rho

@@ -34,14 +34,14 @@ _PER_CENT = 100
 _DECAY = 0.05  # nats per octave by which longer lengths weigh less
 # So many nats more weigh the shortest lengths: where most users tie, but not enough of them to reach the share, these
 # go before the 450 or so other lengths that hold nothing but the tie, which would pass for a scale.
-_NO_SCALE = math.log(450.0) + math.log(100.0)
+_NO_SCALE = math.log(450.0) + math.log(1e3)
 # By so many nats must the data speak for the right lengths, against ties and against lengths that are too long: the
-# wrong ones are then chosen about once in a hundred releases where half of the users tie, and without such ties once in
-# a hundred thousand or less.
-_SURELY = _NO_SCALE + math.log(100.0)
+# wrong ones are then chosen about once in twenty releases where half of the users tie, which a second search makes
+# good, and without such ties once in a hundred thousand or less.
+_SURELY = _NO_SCALE + math.log(20.0)
 _HARDLY = 8.0
 _GENEROUS, _CHEAP = 3.0, 0.1
-_SHARES = ((75, 0.1), (65, 0.35))  # per cent, and the largest part of the budget to be spent on them
+_SHARES = ((75, 0.13), (65, 0.35))  # per cent, and the largest part of the budget to be spent on them
 _BEYOND_TIES = (80, 98)
 
 

@@ -38,7 +38,7 @@ _BENT, _PARETO_SHARE, _LEAST_OCTAVES = (
     0.9,
     1.413,
 )  # real tails bend: a part of what a Pareto tail would take
-_WIDER, _HEAVIEST = 1.2, 24.0
+_WIDER, _HEAVIEST = 1.2, 32.0
 _LENGTH_POWER, _FEW_WIDER, _FEW_STRETCH = 4.9, 0.8, 0.044
 _BEYOND = 2.0  # over epsilon: how many users should lie beyond a bound
 
@@ -207,4 +207,4 @@ _NATS_PER_INFLUENCE_RANK = 16.0
 _LARGEST_INFLUENCE_RANK, _INNER_SHARE = 0.2, 0.25
 _INFLUENCE_DECAY = 0.35  # nats per step
 _FIRST_POWER = 0.3
-_INFLUENCE_BENT, _INFLUENCE_OCTAVES, _INFLUENCE_WIDER = 0.32, 1.4, 1.2
+_INFLUENCE_BENT, _INFLUENCE_OCTAVES, _INFLUENCE_WIDER = 0.34, 1.4, 1.3

@@ -34,11 +34,11 @@ from hubermean.user_table import IntArray, PrivateTable, UserTable
 Floats = NDArray[np.float64]
 
 CUT_OFF, CUT_OFF_FEW = 5.0, 15.0
-"""How many times the distance of a bound from the center may be cut off there in all, for the interval to cover it: the
-second where users are few, and bounds therefore narrow."""
+"""How many times the distance of a bound from the center may be cut off there in all, for the interval to cover it:
+with many users, to which up to two are added with fewer, and with so few that no rank is safe."""
 
 ASSUMPTION = (
-    "The interval covers clipping as long as what was cut off at a bound adds up to no more than {:g} times that "
+    "The interval covers clipping as long as what was cut off at a bound adds up to no more than {:.3g} times that "
     "bound's distance from the center."
 )
 HEAVY = (
@@ -207,8 +207,10 @@ class PreparedLastStep:
 
     @property
     def cut_off(self) -> float:
-        few = (self.found.users or 0.0) * self.strength < _FEW_USERS
-        return CUT_OFF_FEW if few else CUT_OFF
+        size = (self.found.users or 0.0) * self.strength
+        if size < _FEW_USERS:
+            return CUT_OFF_FEW
+        return CUT_OFF + 2.0 * min(max(math.log10(1e4 / size), 0.0), 1.0)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         """From noisy sums to values, intervals and warnings."""
@@ -364,7 +366,8 @@ def _excess(tail: Tail, limit: float, beyond: float) -> float:
     power = math.log(bound / limit) / math.log(rank / beyond)
     last, bend = beyond / rank, 1.0 - 2.0 * power
     mean = -math.log(last) if abs(bend) < 1e-6 else (1.0 - last**bend) / bend
-    return max(mean + last**bend - 1.0, 0.0) * limit * limit
+    excess: float = max(mean + last**bend - 1.0, 0.0) * limit * limit
+    return excess
 
 
 @dataclass(frozen=True)
