@@ -243,3 +243,19 @@ def test_a_query_that_does_not_fit_shows_no_first_line(tmp_path: Path) -> None:
         with pytest.raises(hm.InputError) as caught:
             user_table(hm.sql(query, files=[tmp_path / "records.csv"]), user="u", value="v")
         assert "secretville" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["relation", "arrow", "query"])
+def test_a_column_without_any_value_is_read_as_one_whose_cells_are_missing(kind: str, tmp_path: Path) -> None:
+    """Where one record decides whether a column has a type, that must not decide whether there is an answer."""
+    import duckdb
+
+    empty = pa.table({"u": [1, 2], "v": pa.nulls(2), "g": pa.nulls(2)})
+    selected = "SELECT u, NULL AS v, NULL AS g FROM (VALUES (1), (2)) t(u)"
+    data: Any = {
+        "relation": lambda: duckdb.connect().sql(selected),
+        "arrow": lambda: empty,
+        "query": lambda: hm.sql(selected, files=[]),
+    }[kind]()
+    assert sums_by_size(user_table(data, user="u", value="v")) == [(0, 0, 1), (0, 0, 1)]
+    assert names_and_sums(data, max_groups=1) == []
