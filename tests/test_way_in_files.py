@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +260,34 @@ def test_a_column_without_any_value_is_read_as_one_whose_cells_are_missing(kind:
     }[kind]()
     assert sums_by_size(user_table(data, user="u", value="v")) == [(0, 0, 1), (0, 0, 1)]
     assert names_and_sums(data, max_groups=1) == []
+
+
+def with_wrong_statistics(table: pa.Table, path: Path, true: int, stated: int) -> Path:
+    """A file whose footer states another largest integer than there is."""
+    pq.write_table(table, path, use_dictionary=False)
+    held = path.read_bytes()
+    start = len(held) - 8 - struct.unpack("<I", held[-8:-4])[0]
+    footer, told = held[start:], struct.pack("<q", true)
+    assert told in footer
+    path.write_bytes(held[:start] + footer.replace(told, struct.pack("<q", stated)))
+    return path
+
+
+@pytest.mark.parametrize("odd", [45, 261, 1000, 2**16 + 7, 2**40 + 3])
+def test_statistics_that_are_wrong_about_ids_make_one_user_of_no_two(odd: int, tmp_path: Path) -> None:
+    table = pa.table({"u": [*range(40), odd], "v": [*map(float, range(40)), 777.0]})
+    path = with_wrong_statistics(table, tmp_path / "records.parquet", odd, 39)
+    expected = [*((number, 1, 1) for number in range(40)), (777, 1, 1)]
+    assert sorted(sums_by_size(user_table(path, user="u", value="v"))) == expected
+
+
+@pytest.mark.parametrize("odd", [5, 9, 17, 1000, 2**40 + 1])
+def test_statistics_that_are_wrong_about_groups_move_no_one_to_others(odd: int, tmp_path: Path) -> None:
+    groups = [number % 4 for number in range(40)]
+    table = pa.table({"u": [*range(41)], "g": [*groups, odd], "v": [*map(float, range(40)), 777.0]})
+    path = with_wrong_statistics(table, tmp_path / "records.parquet", odd, 3)
+    found = names_and_sums(path, max_groups=1)
+    assert found == sorted([*(((str(g),), float(n)) for n, g in enumerate(groups)), ((str(odd),), 777.0)])
+    shuffled = table.select(["g", "u", "v"]).rename_columns(["u", "w", "v"])
+    path = with_wrong_statistics(shuffled, tmp_path / "two.parquet", odd, 3)
+    assert user_table(path, user=["u", "w"], value="v").n_users == 41

@@ -310,8 +310,9 @@ def _id_index(
     files: FileSet, roles: Roles, limits: Limits
 ) -> Callable[[duckdb.DuckDBPyConnection], Sequence[str]]:
     def settings(connection: duckdb.DuckDBPyConnection) -> Sequence[str]:
-        if roles.groups or len(roles.users) > 1:  # grouped by more than one column
-            return ()
+        if roles.groups or len(roles.users) > 1:
+            # By more than one column: where statistics are wrong, one column would run into the bits of another.
+            return ("perfect_ht_threshold = 0",)
         sums = len(roles.values) + (limits.memory_limit is None)  # one more for the rests of `CoarseSums`
         bits = bits_of_ids(connection, files, sums=sums, memory_limit=limits.memory_limit)
         return (f"perfect_ht_threshold = {bits}",)

@@ -84,6 +84,9 @@ def open_session(
             allowed = ", ".join(literal(path) for path in paths)
             for setting in (
                 *settings(connection),
+                # It cuts ids and groups to the bytes that statistics of Parquet files say are enough, and so makes one
+                # user of two where these are wrong.
+                "disabled_optimizers = 'compressed_materialization'",
                 # Progress is measured for a bar of our own; the engine's would print to standard output.
                 "enable_progress_bar = true",
                 "enable_progress_bar_print = false",
