@@ -372,16 +372,20 @@ def test_small_data_is_not_cut_into_hundreds_of_pieces(spark: Any, people: Path,
     before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
-    spark.sparkContext.setJobGroup("pieces", "counted")
+    group = f"pieces {sorted(how)}"  # of this case alone
+    spark.sparkContext.setJobGroup(group, "counted")
     try:
         hm.mean(frame, user="u", value="v", epsilon=2.0, per="user", **how)
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
         for name, value in before.items():
             spark.conf.set(name, value)
-    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup("pieces")]
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(number) for job in jobs for number in job.stageIds]
-    assert max(stage.numTasks for stage in stages) <= 4 * spark.sparkContext.defaultParallelism
+    # Of a thousand stages Spark forgets some, those first that it skipped because their result was kept.
+    known = [stage.numTasks for stage in stages if stage is not None]
+    assert known
+    assert max(known) <= 4 * spark.sparkContext.defaultParallelism
 
 
 def test_nothing_is_kept_by_the_executors_after_a_release(spark: Any, people: Path) -> None:
