@@ -165,6 +165,11 @@ class InfluenceSearch:
         return cls(epsilon=Fraction(epsilon), rank=rank, inner=inner)
 
     @staticmethod
+    def serves(users: float, *, epsilon: float) -> bool:
+        """Whether so many users are enough to tell any rank from none."""
+        return _LARGEST_INFLUENCE_RANK * users * epsilon >= _LEAST_NATS
+
+    @staticmethod
     def least_epsilon(users: float, *, first: bool) -> float:
         """With less, too many users would lie beyond the rank."""
         return _NATS_PER_INFLUENCE_RANK[first] / (_GOOD_INFLUENCE_RANK[first] * max(users, 1.0))
@@ -210,7 +215,7 @@ def _rank_costs(beyond: IntArray, rank: int) -> IntArray:
 
 
 _NATS_PER_INFLUENCE_RANK = {True: 10.0, False: 14.0}  # for the first step, and for the last
-_LARGEST_INFLUENCE_RANK = 0.2
+_LARGEST_INFLUENCE_RANK, _LEAST_NATS = 0.2, 6.0
 _GOOD_INFLUENCE_RANK = {True: 0.08, False: 0.04}  # of the users: with fewer of them more is spent
 _INNER_SHARE = 0.25
 _INFLUENCE_DECAY = 0.35  # nats per step

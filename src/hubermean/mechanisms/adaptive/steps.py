@@ -119,7 +119,7 @@ class CountUsers:
             users_stddev=stddev,
             measured=(*found.measured, ("users_measured", int(users))),
         )
-        if self.split.request.per == "user":
+        if self.split.request.per == "user" and not self.split.weight_is_public:
             learned = replace(learned, weight=users, weight_stddev=stddev)
         return learned
 
