@@ -17,5 +17,5 @@ from audit_mutants import MUTANTS, Mutant
 )
 def test_a_slip_in_one_step_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.broken(monkeypatch)
-    found = hm.audit(epsilon=1, pairs=mutant.pairs, **{"neighbors": "replace-user", **mutant.audit})
+    found = hm.audit(pairs=mutant.pairs, **{"epsilon": 1, "neighbors": "replace-user", **mutant.audit})
     assert not found.kept, found
