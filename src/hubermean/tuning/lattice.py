@@ -2,7 +2,8 @@
 
 The intervals of a length start at the multiples of a power of two, between 32 and 64 of them to a length: so there is
 one that holds any given users who lie within 31/32 of the length. Only intervals that hold an eighth of all weight are
-told from each other; such a one holds a mark of the line (`Line.survey`), and few do. Proof: proofs/adaptive.md, Lemma 1.
+told from each other; such a one holds a mark of the line (`Line.survey`), and few do.
+Proof: proofs/adaptive.md, Lemma 1.
 """
 
 from __future__ import annotations
