@@ -31,7 +31,7 @@ def main() -> int:
     write_salaries()
     print("26,428 yearly salaries (dollars) of 5,149 baseball players; the person to protect is the player.")
     print(
-        "You provide only the privacy budget; bounds and a cap on the records of a player are estimated privately.\n"
+        "You provide only the privacy budget; bounds on what a player can add are estimated privately.\n"
     )
     print("$ " + " ".join(COMMAND), flush=True)
     program = Path(sys.executable).with_name(COMMAND[0])
