@@ -27,7 +27,7 @@ _DECAY = 0.5  # nats per octave by which larger caps weigh less
 # sixteen or so caps share that chance.
 _FAR_TOO_LARGE = math.log(1e5) + math.log(17.0)
 _PARTS = 100
-_NATS_PER_RANK, _LARGEST_RANK, _DECAY_BY_RANK = 12.0, 0.2, 0.8
+_NATS_PER_RANK, _LARGEST_RANK, _DECAY_BY_RANK = 7.0, 0.07, 1.2
 
 
 def share_above(n_users: float) -> float:

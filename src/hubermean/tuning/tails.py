@@ -159,15 +159,15 @@ class InfluenceSearch:
 
     @classmethod
     def plan(cls, users: float, *, epsilon: float, hostile: float, first: bool) -> InfluenceSearch:
-        rank = math.ceil(min(_NATS_PER_INFLUENCE_RANK / epsilon, _LARGEST_INFLUENCE_RANK * users))
+        rank = math.ceil(min(_NATS_PER_INFLUENCE_RANK[first] / epsilon, _LARGEST_INFLUENCE_RANK * users))
         rank = max(rank, 1) + math.ceil(hostile * users)
         inner = None if first else max(math.ceil(_INNER_SHARE * users), rank)
         return cls(epsilon=Fraction(epsilon), rank=rank, inner=inner)
 
     @staticmethod
-    def least_epsilon(users: float) -> float:
-        """With less, the rank could not be told from none."""
-        return _NATS_PER_INFLUENCE_RANK / (_LARGEST_INFLUENCE_RANK * max(users, 1.0))
+    def least_epsilon(users: float, *, first: bool) -> float:
+        """With less, too many users would lie beyond the rank."""
+        return _NATS_PER_INFLUENCE_RANK[first] / (_GOOD_INFLUENCE_RANK[first] * max(users, 1.0))
 
     def law(self, above: IntArray, below: IntArray, *, concentrated: bool) -> Choice | PermuteAndFlip:
         """A distance, or a pair of an inner one and an outer one, by number."""
@@ -187,6 +187,12 @@ class InfluenceSearch:
         inner, outer = divmod(number, STEPS)
         return float(DISTANCES[min(inner, outer)]), float(DISTANCES[outer])
 
+    def slope(self, inner: float, outer: float) -> float:
+        """The power of the rank with which distances grew between the two."""
+        if self.inner is None or self.inner <= self.rank:
+            return 0.0
+        return math.log(max(outer / inner, 1.0)) / math.log(self.inner / self.rank)
+
     def stretched(self, inner: float, outer: float, *, total: float) -> float:
         """From the distance at the rank to the bound, along the tail that was seen since the inner distance."""
         ranks = max(self.rank * total / _BEYOND, 1.0)
@@ -203,8 +209,10 @@ def _rank_costs(beyond: IntArray, rank: int) -> IntArray:
     return costs
 
 
-_NATS_PER_INFLUENCE_RANK = 16.0
-_LARGEST_INFLUENCE_RANK, _INNER_SHARE = 0.2, 0.25
+_NATS_PER_INFLUENCE_RANK = {True: 10.0, False: 14.0}  # for the first step, and for the last
+_LARGEST_INFLUENCE_RANK = 0.2
+_GOOD_INFLUENCE_RANK = {True: 0.08, False: 0.04}  # of the users: with fewer of them more is spent
+_INNER_SHARE = 0.25
 _INFLUENCE_DECAY = 0.35  # nats per step
 _FIRST_POWER = 0.3
-_INFLUENCE_BENT, _INFLUENCE_OCTAVES, _INFLUENCE_WIDER = 0.34, 1.4, 1.3
+_INFLUENCE_BENT, _INFLUENCE_OCTAVES, _INFLUENCE_WIDER = 0.47, 1.4, 1.12

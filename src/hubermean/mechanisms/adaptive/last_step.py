@@ -45,13 +45,19 @@ HEAVY = (
     "A few users carry a large part of the total. The true mean may lie further away than the interval says; consider "
     "reporting a median, or the share of users above a limit, instead."
 )
+FEW_HOLD_MANY = (
+    "A few users hold a large part of the records. If their values differ from those of the others, the true mean over "
+    "records may lie outside the interval; consider the mean of user means (per='user') instead."
+)
 _AT_THE_END = 0.005  # of the width of the bounds
+_FEW_HOLD = 0.08  # of all records: what users may hold beyond the cap
 _HEAVY_INDEX = 0.8
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
 _SQUARES_PART, _SQUARES_NATS = 0.1, 47.0
 _SQUARES_CONCENTRATED = 0.05
 _BEYOND = 2.0
-_FEW_USERS = 900.0  # times epsilon
+_SLOPE, _STEEPEST = 0.8, 0.6  # of the slope that was seen; tails bend
+_FEW_USERS = {"user": 900.0, "record": 3000.0}  # times epsilon
 _FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
 _FEW_SCALE = 1.1 / 0.93
 
@@ -208,7 +214,7 @@ class PreparedLastStep:
     @property
     def cut_off(self) -> float:
         size = (self.found.users or 0.0) * self.strength
-        if size < _FEW_USERS:
+        if size < _FEW_USERS[self.request.per]:
             return CUT_OFF_FEW
         return CUT_OFF + 2.0 * min(max(math.log10(1e4 / size), 0.0), 1.0)
 
@@ -223,8 +229,15 @@ class PreparedLastStep:
             parameters=self.parameters(),
             interval_rule=MeanInterval(estimates=tuple(estimates), cut_off=self.cut_off),
             denominator=self._denominator(),
-            warnings=(HEAVY,) if any(estimate.heavy for estimate in estimates) else (),
+            warnings=self._warnings(estimates),
         )
+
+    def _warnings(self, estimates: Sequence[Estimate]) -> tuple[str, ...]:
+        found = self.found
+        warnings = [HEAVY] if any(estimate.heavy for estimate in estimates) else []
+        if found.beyond_cap > _FEW_HOLD * found.weight:
+            warnings.append(FEW_HOLD_MANY)
+        return tuple(warnings)
 
     def at_an_end(self, draw: Sequence[int]) -> bool:
         """Whether all users seem to lie beyond one bound of some column: then its center was missed."""
@@ -363,7 +376,7 @@ def _excess(tail: Tail, limit: float, beyond: float) -> float:
     bound, rank = max(tail.below, tail.above), max(float(tail.rank), 1.0)
     if rank <= beyond or bound <= limit:
         return 0.0
-    power = math.log(bound / limit) / math.log(rank / beyond)
+    power = max(math.log(bound / limit) / math.log(rank / beyond), min(_SLOPE * tail.slope, _STEEPEST))
     last, bend = beyond / rank, 1.0 - 2.0 * power
     mean = -math.log(last) if abs(bend) < 1e-6 else (1.0 - last**bend) / bend
     excess: float = max(mean + last**bend - 1.0, 0.0) * limit * limit

@@ -38,9 +38,9 @@ _COUNTED_WITHIN = (
 )
 _SCALE_PART, _TIES_PART, _CENTER_PART = 0.35, 0.15, 0.45
 _SHARE_CAP_PART = 0.2
-_CAP_PART, _LARGEST_CAP_PART, _WEIGHT_PART = 0.045, 0.15, 0.06
-_FIRST_INFLUENCE_PART, _FIRST_STEP_PART, _LAST_INFLUENCE_PART = 0.066, 0.165, 0.194
-_LARGEST_INFLUENCE_PART = 0.3
+_CAP_PART, _LARGEST_CAP_PART, _WEIGHT_PART = 0.075, 0.15, 0.06
+_FIRST_INFLUENCE_PART, _FIRST_STEP_PART, _LAST_INFLUENCE_PART = 0.066, 0.12, 0.185
+_LARGEST_INFLUENCE_PART = 0.22
 _TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.35, 0.356, (0.08, 0.4)
 _CONCENTRATED = 0.5  # so much of a part is as good where losses add up in squares
 _FARTHEST = 1e9  # scales from 0 that the center may lie
@@ -67,6 +67,7 @@ class Tail:
         below, above: the bounds.
         seen_below, seen_above: the distances that the search chose, before they were stretched.
         rank: how many users lie about beyond such a distance; 0 where no rank was sought.
+        slope: the power of the rank with which distances grow, where two of them were found.
     """
 
     below: float
@@ -74,6 +75,7 @@ class Tail:
     seen_below: float = 0.0
     seen_above: float = 0.0
     rank: int = 0
+    slope: float = 0.0
 
     @property
     def seen(self) -> float:
@@ -295,7 +297,9 @@ class BudgetSplit:
         part = _FIRST_INFLUENCE_PART if first else _LAST_INFLUENCE_PART
         users = self.surely(found)
         most = self._choice(self._own(found), _LARGEST_INFLUENCE_PART)
-        epsilon = min(max(self._choice(self._own(found), part), InfluenceSearch.least_epsilon(users)), most)
+        epsilon = min(
+            max(self._choice(self._own(found), part), InfluenceSearch.least_epsilon(users, first=first)), most
+        )
         return InfluenceSearch.plan(users, epsilon=epsilon, hostile=self.known.hostile, first=first)
 
     def first_step_epsilon(self, found: Found) -> float:

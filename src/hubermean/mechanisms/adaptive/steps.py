@@ -359,7 +359,12 @@ class ChooseInfluence:
         for column, number in enumerate(by_column(draw)):
             unit, (inner, outer) = self.split.influence_unit(column, found), search.found(number)
             bound, seen = unit * search.stretched(inner, outer, total=self.split.strength), unit * outer
-            tails.append(Tail(below=bound, above=bound, seen_below=seen, seen_above=seen, rank=search.rank))
+            slope = search.slope(inner, outer)
+            tails.append(
+                Tail(
+                    below=bound, above=bound, seen_below=seen, seen_above=seen, rank=search.rank, slope=slope
+                )
+            )
         return replace(found, spent=found.spent + self.cost(found), tails=tuple(tails))
 
 
