@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from page import number
 from realdata.law_runs import LawResult
 from realdata.laws import LAWS
 from realdata.releases import EPSILONS, Measured
@@ -95,9 +96,9 @@ def law_verdicts(results: Results) -> list[Verdict]:
 
 
 def _ratios(rows: Sequence[LawResult], aim: str, size: int) -> Verdict:
-    here = [row for row in rows if size_class(row.users) == size]
+    here = [row for row in rows if size_class(row.users) == size and row.released > 0]
     misses = [
-        f"{_case(row)}: {row.ratio:.2f}"
+        f"{_case(row)}: {plain(row.ratio)}"
         + (" (within two standard errors)" if row.ratio - 2.0 * row.ratio_error <= ratio_aim(row) else "")
         for row in here
         if not row.ratio <= ratio_aim(row)
@@ -113,16 +114,20 @@ def _ratios(rows: Sequence[LawResult], aim: str, size: int) -> Verdict:
 
 
 def _other_law_verdicts(rows: Sequence[LawResult]) -> list[Verdict]:
-    least = {row: LAWS[row.law].least_released if row.users == 1_000 else LEAST_RELEASED for row in rows}
+    least = {
+        row: LAWS[row.law].least_released if row.users == 1_000 else LEAST_RELEASED
+        for row in rows
+        if row.users >= LAWS[row.law].released_from
+    }
     released = sum(round(row.released * row.runs) for row in rows)
     far = sum(round(row.far * row.released * row.runs) for row in rows if row.released)
     covered = [row for row in rows if LAWS[row.law].covered and row.users >= 1_000]
     wide = [row for row in rows if row.users in WIDTHS and LAWS[row.law].tail in ("light", "heavy")]
     return [
         Verdict(
-            aim="released in at least 99% of runs (95% with half zeros at n = 1,000)",
-            found=f"smallest share {min(row.released for row in rows):.1%}",
-            misses=[f"{_case(row)}: {row.released:.1%}" for row in rows if row.released < least[row]],
+            aim="released in at least 99% of runs (half zeros: 95% at n = 1,000, no aim below; 90% zeros: from 4,500)",
+            found=f"smallest share {min(row.released for row in least):.1%}",
+            misses=[f"{_case(row)}: {row.released:.1%}" for row in least if row.released < least[row]],
         ),
         Verdict(
             aim="further than 20 standard errors off in at most one of 10,000 releases",
@@ -220,6 +225,11 @@ def _falling(results: Results) -> Verdict:
     )
 
 
+def plain(value: float) -> str:
+    """Two decimals, or three digits that matter where the number is large."""
+    return number(value) if value >= 100 else f"{value:.2f}"
+
+
 def _case(row: LawResult) -> str:
     place = "" if row.place == "as is" else f", {row.place}"
     return f"{row.law}, n = {row.users:,}{place}"
@@ -230,7 +240,7 @@ def _table(row: Measured) -> str:
 
 
 def _largest(values: Iterable[float]) -> str:
-    return f"{max(values, default=math.nan):.2f}"
+    return plain(max(values, default=math.nan))
 
 
 def _range(values: Iterable[float]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from page import number, table_heading, table_line
-from realdata.aims import LEAST_COVERAGE, WIDTHS, ratio_aim
+from realdata.aims import LEAST_COVERAGE, WIDTHS, plain, ratio_aim
 from realdata.law_runs import LawResult
 from realdata.laws import LAWS, SimulatedLaw
 from realdata.releases import RELATIONS
@@ -44,6 +44,8 @@ def _law_table(results: Results, relation: str, chosen: Callable[[SimulatedLaw],
 
 def _cells(row: LawResult) -> tuple[str, ...]:
     law, aim = LAWS[row.law], ratio_aim(row)
+    if row.released == 0.0:
+        return row.law, law.tail, f"{row.users:,}", "0.0%", *["-"] * (len(_HEADINGS) - 4)
     widest = WIDTHS.get(row.users, math.inf) if law.tail in ("light", "heavy") else math.inf
     uncovered = law.covered and row.users >= 1_000 and row.coverage < LEAST_COVERAGE
     return (
@@ -51,7 +53,7 @@ def _cells(row: LawResult) -> tuple[str, ...]:
         law.tail,
         f"{row.users:,}",
         f"{row.released:.1%}",
-        _bold(f"{row.ratio:.2f}", row.ratio > aim) + f" ({number(row.ratio_error)})",
+        _bold(plain(row.ratio), row.ratio > aim) + f" ({number(row.ratio_error)})",
         f"{aim:g}" if math.isfinite(aim) else "",
         f"{row.medians:.2f}",
         f"{row.far:.1%}" if row.far else "0",
@@ -79,7 +81,7 @@ def _place_table(results: Results) -> str:
         lines.append(
             (
                 name,
-                *(_bold(f"{row.ratio:.2f}", row.ratio > ratio_aim(row)) for row in rows),
+                *(_bold(plain(row.ratio), row.ratio > ratio_aim(row)) for row in rows),
                 *(f"{row.coverage:.1%}" for row in rows),
                 f"{min(row.released for row in rows):.1%}",
             )
