@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hubermean.groups.tuned import LookFurther
+from hubermean.mechanisms.tuned import PreparedTuned
+from hubermean.mechanisms.tuning_steps import ChooseSpread, CountUsers, LookBeyondTies, MeasureWeight
 
 from hubermean.groups import Division, prepare
 from hubermean.groups import tuned as tuned_groups
 from hubermean.groups.selection import KeySelection
-from hubermean.groups.tuned import LookFurther
 from hubermean.ingest.group_query import GroupQuery
 from hubermean.mechanisms import counted, tuning_steps
 from hubermean.mechanisms.counted import Count, PreparedCount
 from hubermean.mechanisms.moments import Moments
 from hubermean.mechanisms.purse import Purse
-from hubermean.mechanisms.tuned import PreparedTuned
-from hubermean.mechanisms.tuning_steps import ChooseSpread, CountUsers, LookBeyondTies, MeasureWeight
 from hubermean.tuning import CapSearch, PlaceSearch, SpreadSearch
 
 Patch = pytest.MonkeyPatch

@@ -117,7 +117,7 @@ STEPS = {
 @pytest.mark.parametrize("neighbors", list(TIGHT))
 @pytest.mark.slow
 def test_every_step_comes_near_its_claim(neighbors: str, per: str, delta: float) -> None:
-    found = hm.audit("tuned", epsilon=1, delta=delta, per=per, neighbors=neighbors)
+    found = hm.audit("adaptive", epsilon=1, delta=delta, per=per, neighbors=neighbors)
     assert found.kept, found
     steps = STEPS["user"] + (STEPS["record"] if per == "record" and neighbors != "replace-values" else [])
     for step in steps:
@@ -125,7 +125,7 @@ def test_every_step_comes_near_its_claim(neighbors: str, per: str, delta: float)
 
 
 def test_every_step_of_one_audit_comes_near_its_claim() -> None:
-    found = hm.audit("tuned", epsilon=1, neighbors="replace-user", pairs=40)
+    found = hm.audit("adaptive", epsilon=1, neighbors="replace-user", pairs=40)
     assert found.kept, found
     assert {step: round(found.claims[step], 2) for step in STEPS["user"]} == dict.fromkeys(STEPS["user"], 1.0)
 
@@ -137,7 +137,7 @@ def test_every_step_of_tuned_groups_comes_near_its_claim(neighbors: str, private
     # One group holds the many users that the steps need, so with two groups a user not all could be on the edge.
     max_groups = 1 if private_keys else 2
     found = hm.audit(
-        "tuned",
+        "adaptive",
         epsilon=1,
         delta=1e-4,
         groups=4,

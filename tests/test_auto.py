@@ -232,10 +232,9 @@ def test_neighbours_get_the_same_choice(relation: Neighbors, per: str, world: tu
         ({"scale": -1}, "scale must be"),
         ({"scale": [1, 2]}, "2 scales for 1 columns"),
         ({"radius": 0}, "radius must be"),
-        ({"likeness": 1.5}, "likeness must be"),
+        ({"hostile": 1.5}, "hostile must be"),
         ({"n_users": 0, "neighbors": "add-remove"}, "n_users must be"),
         ({"n_users": 0, "neighbors": "replace-user"}, "n_users must be"),
-        ({"likeness": 0.5, "per": "user"}, "likeness is for per='record'"),
         ({"record_cap": 2**21}, "record_cap may be at most"),
     ],
 )

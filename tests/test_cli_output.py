@@ -326,7 +326,7 @@ def test_every_parameter_is_an_option() -> None:
             "no column 'record_cap'; columns are: n_users, per=",
             "no column 'record_cap'; columns are: n_users, per=",
         ),
-        ("likeness is for per='record'", "--likeness is for --per record"),
+        ("hostile must be a share", "--hostile must be a share"),
         ("one pair for each: bounds=[...] in Python", "one pair for each: bounds=[...] in Python"),
         ("there is no file user=1/n_users.csv; check", "there is no file user=1/n_users.csv; check"),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -275,6 +276,17 @@ def test_nobody_counts_in_more_groups_than_allowed(trips: Any, most: int) -> Non
     assert sum(one in (128, 256) for one in held) == most  # and so is user 5
     assert {0, 8, 32} <= set(held)
     assert found_in_groups(_grouped(trips, max_groups=most)) == found_in_groups(table)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_users_of_the_same_groups_do_not_all_count_in_the_same_ones(made: Maker, pooled: bool) -> None:
+    """Else a group that all share would take everybody from the others."""
+    users, cities = [f"user {number}" for number in range(60)], ["Basel", "Bern", "Zug"]
+    data = {"u": users * 3, "city": [city for city in cities for _ in users], "v": [1.0] * 180}
+    table = _grouped(made(pa.table(data)), max_groups=1, pooled=pooled)
+    chosen = Counter(key for (key,) in (table.keys[group] for group in table.membership.groups.tolist()))
+    assert sum(chosen.values()) == 60
+    assert min(chosen[city] for city in cities) >= 8  # of 20 each in the mean; the sums are always the same
 
 
 @pytest.mark.parametrize("keys", [None, [("Zug",), ("Bern",)], [("Chur",)]])

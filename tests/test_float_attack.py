@@ -24,7 +24,7 @@ from hubermean.groups import Division, needs_pool, prepare_groups, settled
 from hubermean.ingest import Reading
 from hubermean.laws import NoisySum
 from hubermean.mechanisms import Known, Mechanism, Outcome, Prepared, PublicFacts, Request, choose
-from hubermean.mechanisms.counted import Count, TunedCount
+from hubermean.mechanisms.counted import AdaptiveCount, Count
 from hubermean.noise import NoiseLaw
 from hubermean.relations import Neighbors
 from hubermean.releasing import Grouping, release_groups, release_table
@@ -107,7 +107,7 @@ class Case:
         if self.mechanism == "count":
             return Count(**self.known)
         return (
-            TunedCount()
+            AdaptiveCount()
             if self.mechanism == "tuned count"
             else choose(self.mechanism, Known.given(**self.known))
         )
@@ -250,9 +250,9 @@ CASES = [
     Case(mechanism="winsorized", known=KNOWN, relations=RELATIONS[:2]),
     Case(mechanism="winsorized", known=KNOWN, columns=2, delta=1e-6, relations=RELATIONS[:2]),
     Case(mechanism="winsorized", known=KNOWN, per="record", relations=("replace-values",)),
-    Case(mechanism="tuned", epsilon=60.0, users=60),
-    Case(mechanism="tuned", epsilon=200.0, per="record", users=60),
-    Case(mechanism="tuned", epsilon=90.0, columns=2, delta=1e-3, users=60),
+    Case(mechanism="adaptive", epsilon=60.0, users=60),
+    Case(mechanism="adaptive", epsilon=200.0, per="record", users=60),
+    Case(mechanism="adaptive", epsilon=90.0, columns=2, delta=1e-3, users=60),
     Case(mechanism="auto", known=KNOWN, columns=2, epsilon=30.0, delta=1e-2, users=60),
     Case(mechanism="count"),
     Case(mechanism="count", known={"record_cap": 2}, per="record"),
@@ -261,7 +261,7 @@ CASES = [
         mechanism="clipped", known={"bounds": (-5, 5)}, by=True, keys=("b", "a", "z"), max_groups=2, columns=2
     ),
     Case(mechanism="clipped", known={"bounds": (-5, 5)}, by=True, epsilon=20.0, delta=1e-2, users=20),
-    Case(mechanism="tuned", by=True, keys=("a", "b"), epsilon=200.0, users=80),
+    Case(mechanism="adaptive", by=True, keys=("a", "b"), epsilon=200.0, users=80),
     Case(mechanism="exact", known=KNOWN, by=True, keys=("a", "b"), users=12, relations=RELATIONS[1:]),
     Case(
         mechanism="smooth",

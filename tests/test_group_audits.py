@@ -69,7 +69,7 @@ def test_no_move_between_groups_beats_the_promise_however_long_one_looks(
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", RELATIONS)
 def test_no_move_beats_the_promise_of_tuned_groups(neighbors: str) -> None:
-    found = hm.audit("tuned", epsilon=4, groups=3, neighbors=neighbors, users=900, pairs=25)
+    found = hm.audit("adaptive", epsilon=4, groups=3, neighbors=neighbors, users=900, pairs=25)
     assert found.kept, repr(found)
 
 

@@ -6,6 +6,7 @@ import decimal
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,14 +19,10 @@ from hypothesis import strategies as st
 
 import hubermean as hm
 from group_records import RELATIONS, records, request
-from hubermean.groups import Division, prepare_groups
+from hubermean.groups import Division
 from hubermean.groups.selection import KeySelection
-from hubermean.groups.tuned import LookFurther
 from hubermean.ingest import group_table
-from hubermean.laws import Choice
-from hubermean.mechanisms import Clipped, PublicFacts, Request, Tuned
-from hubermean.mechanisms.tuning_steps import ChooseSpread
-from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean.mechanisms import Adaptive, Clipped, PublicFacts, Request
 from hubermean.relations import Neighbors
 
 
@@ -160,8 +157,6 @@ def test_what_the_steps_leave_pays_for_the_groups(neighbors: str, max_groups: in
     single = Clipped(
         bounds=tuple(made.parameters["bounds"]),
         record_cap=made.parameters["record_cap"],
-        centred=True,
-        likeness=0.0,
         changes=changes,
     ).prepare(asked, PublicFacts.of(table.members, Neighbors.ADD_REMOVE))
     expected = single.parameters()
@@ -223,29 +218,14 @@ def test_counts_spend_delta_on_nothing_but_keys() -> None:
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
-def test_every_search_is_booked_at_the_price_of_its_law(neighbors: str) -> None:
-    """The longer look included: what a choice costs is read off its rate, not off what it says of itself."""
-    rng = np.random.default_rng(13)
-    users = np.arange(20_000)
-    data = pa.table({"user": users, "group": users % 3, "value": rng.standard_cauchy(20_000)})
-    keys = [(0,), (1,), (2,)]
-    table = group_table(
-        data, user=["user"], value=["value"], by=["group"], keys=keys, max_groups=1, pooled=True
-    )
-    assert table.pool is not None
+def test_bounds_of_many_groups_leave_more_users_beyond(neighbors: str) -> None:
+    """Of each group about as many should lie beyond the bounds as its noise hides."""
+    facts = PublicFacts.declared(("value",), (Fraction(2**40),), n_users=20_000)
     division = Division.of(request(neighbors), max_groups=1, public_keys=True)
-    facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
-    pool = PublicFacts.of(table.pool, division.tuning.neighbors)
-    groups: Any = prepare_groups(Tuned(), division, facts, pool).groups
-    steps = groups._steps(keys)
-    assert isinstance(steps.steps[-1], LookFurther)
-    found, noise = steps.planner.start, InsecureSeededNoise(1)
-    for step in steps.steps:
-        law = step.law(table.pool, found)
-        learned = step.learn(found, law.draw(noise))
-        if isinstance(step, ChooseSpread | LookFurther):
-            assert isinstance(law, Choice)
-            # Costs are in hundredths of a user, and change by a hundred with one user, either way.
-            assert learned.spent - found.spent == law.rate * 2 * 100 * found.cap > 0
-        found = learned
-    assert found.spent < steps.planner.purse.total
+    pool = facts if division.tuning.neighbors.users_are_public else replace(facts, n_users=None)
+    ranks = []
+    for groups in (1, 30):
+        steps = Adaptive().steps(division.tuning, pool, "groups", groups=groups, changes=division.changes)
+        found = replace(steps.split.expected(20_000), shares=(0.75,))
+        ranks.append(steps.split.tail_search(0, found).rank)
+    assert ranks[1] > 3 * ranks[0]  # type: ignore[operator]

@@ -147,7 +147,7 @@ def test_nothing_need_be_known(neighbors: str) -> None:
         data, user="user", value="value", by="group", epsilon=2, delta=1e-6, neighbors=neighbors, max_groups=3
     )
     assert made.keys == (("0",), ("1",), ("2",))
-    assert made.mechanism == "tuned"
+    assert made.mechanism == "adaptive"
     assert np.abs(made.values[:, 0] - (1e6 + 100 * np.arange(3))).max() < 40
     low, high = made.interval_at(0.999)  # type: ignore[misc]
     assert (low < high).all()

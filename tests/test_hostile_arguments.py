@@ -36,7 +36,7 @@ def test_a_search_that_measures_no_weight_is_a_refusal_that_states_its_cost(
 ) -> None:
     monkeypatch.setattr(api, "SystemNoise", lambda: NoNoise(0))
     unusable = np.full(800, np.nan)
-    known = {"threshold": 2, "radius": 100, "mechanism": "tuned"}
+    known = {"threshold": 2, "radius": 100, "mechanism": "adaptive"}
     with pytest.raises(hm.NotReleased) as caught:
         hm.mean_of_user_means(unusable, epsilon=100, neighbors=relation, **known)
     assert caught.value.epsilon <= 100
@@ -63,11 +63,11 @@ def test_bare_keys_hold_no_control_codes(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("huge", [10**400, Fraction(10**400, 3)])
 @pytest.mark.parametrize(
-    "name", ["threshold", "radius", "scale", "bounds", "epsilon", "likeness", "resolution"]
+    "name", ["threshold", "radius", "scale", "bounds", "epsilon", "hostile", "resolution"]
 )
 def test_numbers_beyond_all_floats_are_refused(name: str, huge: Any) -> None:
     given = {"epsilon": 1, "record_cap": 2, name: (0, huge) if name == "bounds" else huge}
-    for mechanism in ("auto", "exact", "tuned"):
+    for mechanism in ("auto", "exact", "adaptive"):
         with pytest.raises(hm.HubermeanError):
             hm.mean(pa.table({"u": [1], "v": [1.0]}), user="u", value="v", mechanism=mechanism, **given)
 

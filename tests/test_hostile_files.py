@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 
 import hubermean as hm
 from hubermean.ingest import group_table, keys_from_file, user_table
+from hubermean.ingest.session import in_one_sentence, quietly
 from worlds import sums_by_size
 
 # Bytes that are no UTF-8 by themselves; the engine's other encodings refuse a file for some of them.
@@ -153,4 +155,28 @@ def test_a_frame_that_fails_is_refused_without_its_words(frame: Any) -> None:
     """What a lazy frame says of a value it cannot convert quotes that value."""
     with pytest.raises(hm.HubermeanError, match="could not be read") as caught:
         user_table(frame, user="u", value="v")
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.Error,
+        duckdb.InvalidInputException,
+        pa.ArrowInvalid,
+        KeyError,
+        ValueError,
+        OSError,
+        RuntimeError,
+    ],
+)
+@pytest.mark.parametrize("quiet", [quietly, in_one_sentence])
+def test_an_error_of_an_engine_becomes_the_sentence_and_nothing_else(quiet: Any, error: Any) -> None:
+    def work() -> None:
+        raise error("secret")
+
+    with pytest.raises(hm.InputError) as caught:
+        quiet(work, "it failed")
+    assert str(caught.value) == "it failed"
+    assert caught.value.__cause__ is None
     assert caught.value.__context__ is None

@@ -246,7 +246,7 @@ def test_the_law_of_a_mechanism_is_charged_where_it_is_known() -> None:
     facts = PublicFacts.of(table, request.neighbors)
     told: dict[str, Known] = {
         "clipped": Known(bounds=(-5.0, 5.0)),
-        "tuned": Known(),
+        "adaptive": Known(),
         "winsorized": Known(threshold=8.0, radius=1e6),
         "exact": Known(threshold=8.0, radius=100.0),
         "auto": Known(),

@@ -12,9 +12,8 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from hubermean.mechanisms import Clipped, Mechanism, PublicFacts, Request, Tuned
-from hubermean.mechanisms.counted import TunedCount
-from hubermean.mechanisms.tuning_steps import MeansOnLine, PositionsOnLine
+from hubermean.mechanisms import Adaptive, Clipped, Mechanism, PublicFacts, Request
+from hubermean.mechanisms.counted import AdaptiveCount
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.tuning import (
     LENGTHS,
@@ -29,7 +28,7 @@ from hubermean.tuning import (
 )
 from hubermean.tuning.binned_line import MANY_USERS
 from hubermean.tuning.line import shares_of
-from hubermean.tuning.spread import SpreadSearch
+from hubermean.tuning.scale import ScaleSearch
 from hubermean.user_table import UserTable
 
 SIZE = 6_000
@@ -147,16 +146,14 @@ def test_what_is_not_told_apart_is_not_told_apart_anywhere() -> None:
         assert told.tolist() == np.clip(whole, least, most).tolist()
 
 
-def test_the_law_of_the_spread_does_not_depend_on_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_of_the_scale_does_not_depend_on_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are clamped to what is told apart give the costs that all weights give."""
     rng = np.random.default_rng(6)
-    line = HeldLine(rng.normal(size=SIZE), rng.integers(1, 30, SIZE))
-    search = SpreadSearch(per_cent=85, epsilon=Fraction(5))
-    law = search.law(line, cap=30)
-    monkeypatch.setattr(
-        "hubermean.tuning.spread.heaviest", lambda line, lengths, **_: heaviest(line, lengths)
-    )
-    assert search.law(line, cap=30).costs.tolist() == law.costs.tolist()
+    line = HeldLine(rng.normal(size=SIZE), None)
+    search = ScaleSearch(per_cent=75, epsilon=Fraction(1, 5), one_way=True)
+    law = search.law(line, concentrated=False)
+    monkeypatch.setattr("hubermean.tuning.scale.heaviest", lambda line, lengths, **_: heaviest(line, lengths))
+    assert search.law(line, concentrated=False).costs.tolist() == law.costs.tolist()
 
 
 @pytest.mark.parametrize("crowd", ["whole numbers", "huge whole numbers"])
@@ -188,11 +185,11 @@ def released(mechanism: Mechanism, table: UserTable, per: str) -> tuple[Any, ...
 @pytest.mark.parametrize(
     ("mechanism", "per"),
     [
-        (Tuned(), "record"),
-        (Tuned(), "user"),
+        (Adaptive(), "record"),
+        (Adaptive(), "user"),
         (Clipped(bounds=(-3.0, 9.0), record_cap=40), "record"),
         (Clipped(bounds=(-3.0, 9.0)), "user"),
-        (TunedCount(), "record"),
+        (AdaptiveCount(), "record"),
     ],
 )
 @pytest.mark.parametrize("unusable", [0, 1])
@@ -219,40 +216,6 @@ def test_threads_change_nothing_that_is_released(
 def totals(table: UserTable) -> list[int]:
     sums = table.sums[0]
     return [sums.integer(user) for user in range(table.n_users)]
-
-
-@pytest.mark.parametrize("huge", [False, True])
-@pytest.mark.parametrize("relation", ["add-remove", "replace-values"])
-def test_places_computed_when_asked_for_are_those_that_are_held(
-    huge: bool, relation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hubermean.user_table.USERS_AT_A_TIME", 10_000)
-    rng = np.random.default_rng(11)
-    means = rng.standard_cauchy(size=MANY_USERS + 77)
-    records = rng.integers(1, 50, len(means))
-    if huge:  # sums beyond 64 bits
-        means[::5_000], records[::5_000] = 7.9e12, 2**30
-    table = UserTable.from_means(means, records).taken(rng.permutation(len(means)))
-    assert (len(list(table.blocks())) == 1) == huge
-    request = Request.checked(table.columns, epsilon=1.0, delta=0.0, per="record", neighbors=relation)
-    windows = Windows(exponent=-8, step=2**12, length=2**15, count=2**18 + 1)
-    for on_line in (MeansOnLine(request, 0, 20), PositionsOnLine(request, 0, 20, windows)):
-        computed = on_line(table)
-        assert isinstance(computed, BinnedLine)
-        assert not isinstance(computed._users, HeldUsers)
-        places, weights = computed._users.some(np.arange(table.n_users))
-        held = BinnedLine(HeldUsers(places, weights))
-        assert weights.tolist() == np.minimum(table.counts, 20).tolist()
-        if isinstance(on_line, MeansOnLine):
-            assert places.tolist() == table.column_means(0).tolist()
-        lows, highs = ends_among(places, rng)
-        assert computed.within(lows, highs).tolist() == held.within(lows, highs).tolist()
-        assert computed.survey(32).marks.tolist() == held.survey(32).marks.tolist()
-        low, high = np.quantile(places, [0.2, 0.7])
-        for mine, theirs in zip(
-            computed.between(low, high).places(), held.between(low, high).places(), strict=True
-        ):
-            assert mine.tolist() == theirs.tolist()
 
 
 def test_every_user_is_in_one_block(monkeypatch: pytest.MonkeyPatch) -> None:

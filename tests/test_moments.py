@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubermean.mechanisms import Clipped, PublicFacts, Request
 from hubermean.mechanisms.interval import half_widths, laplace_tail, noise_width
 from hubermean.mechanisms.moments import Moments, Weights
 from hubermean.relations import Neighbors
-from hubermean.user_table import UserTable
 
 Kind = Literal["laplace", "gaussian"]
 KINDS: tuple[Kind, ...] = ("laplace", "gaussian")
@@ -110,25 +108,6 @@ def test_sums_without_noise_give_back_mean_weight_and_squares(relation: Neighbor
     assert found.share[0] * 2**20 == pytest.approx(np.average(positions, weights=weights), abs=1)
     assert found.weight[0] == pytest.approx(weights.sum())
     assert found.squares[0] == pytest.approx(float(((weights * positions) ** 2.0).sum()), rel=1e-3)
-
-
-# --- likeness: users of few records are clamped less --------------------------------------------------------------
-
-
-def test_users_of_few_records_are_clamped_by_the_square_root_rule() -> None:
-    """T(a) = A sqrt(theta + (1 - theta)/a), with A such that it is the half width of the bounds at the cap."""
-    counts = np.array([1, 4, 16, 100])
-    table = UserTable.from_means(np.full(4, 1e9), counts)
-    for likeness in (0.0, 0.3, 1.0):
-        request = Request.checked(table.columns, epsilon=1, delta=0, per="record", neighbors="replace-user")
-        mechanism = Clipped(bounds=(-1, 1), record_cap=16, likeness=likeness)
-        made = mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
-        for count in counts:
-            one = UserTable.from_means([1e9], [count])
-            value = made.statistic(one)[0][0] / made.grids[0].half
-            weight = min(count, 16)
-            shape = (likeness + (1 - likeness) / weight) / (likeness + (1 - likeness) / 16)
-            assert value == pytest.approx(weight * shape**0.5, rel=1e-3)
 
 
 # --- intervals ----------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_no_scratch_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("mechanism", ["tuned", "clipped", "exact", "winsorized"])
+@pytest.mark.parametrize("mechanism", ["adaptive", "clipped", "exact", "winsorized"])
 @pytest.mark.parametrize("far", [0.0, 1e-320, 1e300, np.finfo(np.float64).max, -np.finfo(np.float64).max])
 @pytest.mark.parametrize("share", [1, 900])
 def test_users_at_the_end_of_all_numbers_cause_no_warning(far: float, share: int, mechanism: str) -> None:
@@ -168,7 +168,7 @@ def test_users_at_the_end_of_all_numbers_cause_no_warning(far: float, share: int
     means = np.random.default_rng(0).normal(size=2000)
     means[:share] = far
     means[share // 2 : share] *= -1.0
-    told: dict[str, Any] = {"tuned": {}, "clipped": {"bounds": (-1, 1)}}.get(
+    told: dict[str, Any] = {"adaptive": {}, "clipped": {"bounds": (-1, 1)}}.get(
         mechanism, {"threshold": 3, "radius": 10}
     )
     relation = "replace-user" if mechanism == "winsorized" else "add-remove"

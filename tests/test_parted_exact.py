@@ -97,7 +97,7 @@ def test_every_column_has_its_shells() -> None:
 def test_sums_of_parts_are_the_sums_of_all(neighbors: str, per: str) -> None:
     rng = np.random.default_rng(5)
     cap = CAP if per == "record" else None
-    clipped = Clipped(bounds=(-3.0, 5.0), record_cap=cap, likeness=1.0 if per == "user" else 0.3)
+    clipped = Clipped(bounds=(-3.0, 5.0), record_cap=cap)
     mechanisms: list[Any] = [clipped, Count(record_cap=cap)]
     table = UserTable.from_means(rng.standard_cauchy((900, 2)), record_counts(900, rng))
     for mechanism in mechanisms:

@@ -20,7 +20,7 @@ from hubermean.mechanisms.protocol import PLANNED_USERS
 from hubermean.relations import Neighbors
 from public_numbers import facts, request
 
-NAMES = {"clipped", "exact", "tested", "smooth", "tuned", "winsorized"}
+NAMES = {"clipped", "exact", "tested", "smooth", "adaptive", "winsorized"}
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-user"])
@@ -164,7 +164,7 @@ def test_a_figure_is_written(kind: str, tmp_path: Path) -> None:
     (axes,) = drawn.axes
     assert axes.get_xlabel() == "number of users"
     labels = {text.get_text().split(" ")[0] for text in axes.get_legend().get_texts()}
-    assert labels == {"clipped", "exact", "tuned", "winsorized"}
+    assert labels == {"clipped", "exact", "adaptive", "winsorized"}
 
 
 def test_a_figure_without_matplotlib_or_a_folder_is_one_sentence(

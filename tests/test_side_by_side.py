@@ -169,7 +169,9 @@ def released(mechanism: Any, table: Any, whole: UserTable, relation: Neighbors) 
 @Relations
 @pytest.mark.parametrize("d", [3, 12])
 @pytest.mark.parametrize(
-    "mechanism", [mechanisms.Exact(threshold=2.0, radius=1e4), mechanisms.Tuned()], ids=["exact", "tuned"]
+    "mechanism",
+    [mechanisms.Exact(threshold=2.0, radius=1e4), mechanisms.Adaptive()],
+    ids=["exact", "adaptive"],
 )
 def test_many_columns_take_the_passes_of_one_and_release_the_bits_of_one_machine(
     mechanism: Any, d: int, relation: Neighbors
@@ -189,8 +191,8 @@ def test_ties_in_every_column_are_looked_beyond_at_once() -> None:
     some = [np.where(rng.random(20_000) < 0.9, 1.5, rng.normal(size=20_000) * 10) for _ in range(6)]
     whole = UserTable.from_means(np.column_stack(some))
     users = parted(whole, 3)
-    _, there = released(mechanisms.Tuned(), users, whole, Neighbors.REPLACE_USER)
-    _, here = released(mechanisms.Tuned(), users.whole, whole, Neighbors.REPLACE_USER)
+    _, there = released(mechanisms.Adaptive(), users, whole, Neighbors.REPLACE_USER)
+    _, here = released(mechanisms.Adaptive(), users.whole, whole, Neighbors.REPLACE_USER)
     assert there.values == here.values
     assert users.passes <= 12
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -132,3 +133,33 @@ def test_a_failure_that_quotes_the_words_of_another_is_not_taken_for_it(spark: A
     failing = _people(spark).selectExpr("u", f"CAST(assert_true(u < 10, '{words}') AS DOUBLE) AS v")
     with pytest.raises(hm.InputError, match="could not read and group"):
         user_table(failing, user="u", value="v")
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_what_spark_logs_of_a_cast_that_fails_goes_nowhere(spark: Any, by_name: bool) -> None:
+    """Spark's own Python code logs errors with the cell they are about, whether anybody catches them or not."""
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import functions
+
+    frame = spark.createDataFrame([(1, "1"), (2, "canary4711")], "u int, v string").repartition(2)
+    failing = (
+        frame.selectExpr("u", "CAST(v AS DOUBLE) AS v")
+        if by_name
+        else frame.select("u", functions.col("v").cast("double").alias("v"))
+    )
+    seen: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = seen.append  # type: ignore[method-assign]
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        with pytest.raises(hm.NotReleased, match="could not read and group"):
+            hm.mean(failing, user="u", value="v", epsilon=1, bounds=(0, 9), per="user")
+        assert seen == []
+        with pytest.raises(Exception, match="canary4711"):  # outside of a release it is the caller's again
+            failing.collect()
+        assert len(seen) == 1
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)

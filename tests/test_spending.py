@@ -24,12 +24,12 @@ REPLACED = {"neighbors": "replace-user"}
 
 TUNED = ["weight of all users", "spread of user means", "place of user means", "the mean"]
 ACCOUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "tuned, nothing told": ({}, ["number of users", "record cap", *TUNED]),
-    "tuned, an estimate of the users": ({"n_users": 20_000}, ["record cap", *TUNED]),
-    "tuned, users public": (REPLACED, ["record cap", *TUNED]),
-    "tuned, scale told": ({"scale": 1.0, "record_cap": 5}, [TUNED[0], TUNED[2], TUNED[3]]),
-    "tuned, several columns": ({"columns": 3, "per": "user"}, TUNED),
-    "tuned, concentrated": ({"columns": 3, "per": "user", "delta": 1e-6}, TUNED),
+    "adaptive, nothing told": ({}, ["number of users", "record cap", *TUNED]),
+    "adaptive, an estimate of the users": ({"n_users": 20_000}, ["record cap", *TUNED]),
+    "adaptive, users public": (REPLACED, ["record cap", *TUNED]),
+    "adaptive, scale told": ({"scale": 1.0, "record_cap": 5}, [TUNED[0], TUNED[2], TUNED[3]]),
+    "adaptive, several columns": ({"columns": 3, "per": "user"}, TUNED),
+    "adaptive, concentrated": ({"columns": 3, "per": "user", "delta": 1e-6}, TUNED),
     "clipped": ({"bounds": (0, 10), "record_cap": 5}, ["the mean"]),
     "clipped, delta": ({"bounds": (0, 10), "record_cap": 5, "delta": 1e-6}, ["the mean"]),
     "exact": ({**KNOWN, "mechanism": "exact", "record_cap": 5}, ["the mean"]),

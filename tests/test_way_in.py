@@ -406,6 +406,17 @@ def test_the_data_cannot_serve_as_public_keys(way: str, tmp_path: Path) -> None:
     assert "sprain" not in said
 
 
+def test_a_copy_of_the_data_names_no_public_groups_though_each_occurs_once(tmp_path: Path) -> None:
+    """Only its columns show then that it is no list of groups."""
+    data, keys = tmp_path / "data.parquet", tmp_path / "keys.parquet"
+    pq.write_table(pa.table({GROUP: ["flu", SECRET], USER: [1, 2], VALUE: [3.0, 4.0]}), data)
+    shutil.copy(data, keys)
+    result = _released(data, "--by", GROUP, "--keys", str(keys), "--bounds", "0", "10", "--record-cap", "3")
+    assert isinstance(result.exception, hm.InputError)
+    assert "and no other" in str(result.exception)
+    assert SECRET not in result.output + str(result.exception)
+
+
 def test_a_file_of_keys_beside_the_data_is_refused_where_the_glob_takes_it_in(tmp_path: Path) -> None:
     """It has the columns of --by alone, and is one of the data's files."""
     for number in range(2):

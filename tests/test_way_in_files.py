@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,15 @@ def test_a_byte_order_mark_belongs_to_no_record(tmp_path: Path) -> None:
 
 def test_json_numbers_identify_by_their_value(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    cells = ["5", "5.0", '"5"', "5.50", "true", '"true"', "null", '{"a": 1}', "-7.0", '"-7"']
+    cells = ["5", "5.0", '"5"', "5.50", "true", '"true"', "null", '{"a": 1}', "[5]", "-7.0", '"-7"']
     path.write_text("".join(f'{{"u": {cell}, "v": 1}}\n' for cell in cells))
     counts = sorted(count for _, count, _ in sums_by_size(user_table(path, user="u", value="v")))
-    assert counts == [1, 1, 2, 2, 3]  # 5.50 and the object alone, two flags, two of -7, three of 5
+    assert counts == [
+        1,
+        2,
+        2,
+        3,
+    ]  # 5.50 alone, two flags, two of -7, three of 5; an object and a list are nobody
 
 
 def test_a_long_record_of_a_csv_file_is_in_the_result_of_a_query(tmp_path: Path) -> None:
@@ -243,3 +250,64 @@ def test_a_query_that_does_not_fit_shows_no_first_line(tmp_path: Path) -> None:
         with pytest.raises(hm.InputError) as caught:
             user_table(hm.sql(query, files=[tmp_path / "records.csv"]), user="u", value="v")
         assert "secretville" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["relation", "arrow", "query"])
+def test_a_column_without_any_value_is_read_as_one_whose_cells_are_missing(kind: str, tmp_path: Path) -> None:
+    """Where one record decides whether a column has a type, that must not decide whether there is an answer."""
+    import duckdb
+
+    empty = pa.table({"u": [1, 2], "v": pa.nulls(2), "g": pa.nulls(2)})
+    selected = "SELECT u, NULL AS v, NULL AS g FROM (VALUES (1), (2)) t(u)"
+    data: Any = {
+        "relation": lambda: duckdb.connect().sql(selected),
+        "arrow": lambda: empty,
+        "query": lambda: hm.sql(selected, files=[]),
+    }[kind]()
+    assert sums_by_size(user_table(data, user="u", value="v")) == [(0, 0, 1), (0, 0, 1)]
+    assert names_and_sums(data, max_groups=1) == []
+
+
+def with_wrong_statistics(table: pa.Table, path: Path, true: int, stated: int) -> Path:
+    """A file whose footer states another largest integer than there is."""
+    pq.write_table(table, path, use_dictionary=False)
+    held = path.read_bytes()
+    start = len(held) - 8 - struct.unpack("<I", held[-8:-4])[0]
+    footer, told = held[start:], struct.pack("<q", true)
+    assert told in footer
+    path.write_bytes(held[:start] + footer.replace(told, struct.pack("<q", stated)))
+    return path
+
+
+@pytest.mark.parametrize("odd", [45, 261, 1000, 2**16 + 7, 2**40 + 3])
+def test_statistics_that_are_wrong_about_ids_make_one_user_of_no_two(odd: int, tmp_path: Path) -> None:
+    table = pa.table({"u": [*range(40), odd], "v": [*map(float, range(40)), 777.0]})
+    path = with_wrong_statistics(table, tmp_path / "records.parquet", odd, 39)
+    expected = [*((number, 1, 1) for number in range(40)), (777, 1, 1)]
+    for data in (path, hm.sql("SELECT * FROM records", files=[path])):
+        assert sorted(sums_by_size(user_table(data, user="u", value="v"))) == expected
+
+
+@pytest.mark.parametrize("odd", [5, 9, 17, 1000, 2**40 + 1])
+def test_statistics_that_are_wrong_about_groups_move_no_one_to_others(odd: int, tmp_path: Path) -> None:
+    groups = [number % 4 for number in range(40)]
+    table = pa.table({"u": [*range(41)], "g": [*groups, odd], "v": [*map(float, range(40)), 777.0]})
+    path = with_wrong_statistics(table, tmp_path / "records.parquet", odd, 3)
+    found = names_and_sums(path, max_groups=1)
+    assert found == sorted([*(((str(g),), float(n)) for n, g in enumerate(groups)), ((str(odd),), 777.0)])
+    shuffled = table.select(["g", "u", "v"]).rename_columns(["u", "w", "v"])
+    path = with_wrong_statistics(shuffled, tmp_path / "two.parquet", odd, 3)
+    assert user_table(path, user=["u", "w"], value="v").n_users == 41
+
+
+@pytest.mark.parametrize("role", ["u", "g"])
+def test_decimals_of_more_digits_than_the_engine_has_identify_nobody(role: str, tmp_path: Path) -> None:
+    """It would read them as doubles, and make one user of two."""
+    held = pa.array([Decimal(10) ** 50, Decimal(10) ** 50 + 1], pa.decimal256(60, 0))
+    path = tmp_path / "records.parquet"
+    pq.write_table(pa.table({"u": [1, 2], "g": [1, 2], "v": [1.0, 2.0]} | {role: held}), path)
+    with pytest.raises(hm.InputError, match="cannot be told apart" if role == "u" else "cannot"):
+        names_and_sums(path, max_groups=1)
+    if role == "u":
+        with pytest.raises(hm.InputError, match="cannot be told apart"):
+            user_table(path, user="u", value="v")

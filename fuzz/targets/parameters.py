@@ -85,7 +85,7 @@ _KNOWN = (
 )
 _MEAN = (
     *_KNOWN,
-    "likeness",
+    "hostile",
     "n_users",
     "resolution",
     "non_finite",
@@ -132,7 +132,7 @@ def _count(draw: Draw, folder: Path) -> None:
 
 def _of_means(draw: Draw, folder: Path) -> None:
     enough = draw.pick(_ENOUGH)
-    given = {"epsilon": 1, **enough, **arguments(draw, (*_KNOWN, "likeness", "n_users"))}
+    given = {"epsilon": 1, **enough, **arguments(draw, (*_KNOWN, "hostile", "n_users"))}
     counts: Any = None
     match draw.below(6):
         case 0:

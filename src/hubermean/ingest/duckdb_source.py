@@ -18,7 +18,7 @@ from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles
 from hubermean.ingest.files import LONGEST_POSSIBLE, FileSet, identifier, literal
 from hubermean.ingest.frames import Frame, frame_of, is_duckdb_relation
 from hubermean.ingest.id_index import bits_of_ids
-from hubermean.ingest.parquet_batches import parquet_batches
+from hubermean.ingest.parquet_batches import WIDEST, parquet_batches
 from hubermean.ingest.query import SqlQuery
 from hubermean.ingest.rows import Rows
 from hubermean.ingest.session import TooLongError, check_limits, in_one_sentence, open_session, quietly
@@ -157,7 +157,7 @@ def _parquet_source(files: FileSet, roles: Roles, limits: Limits) -> Iterator[Du
     first = Attempt(limits=limits)
     with scanned(first) as rows:
         assert rows.connection is not None
-        _require_one_name(files, roles.columns)
+        _require_plain_schema(files, roles)
         if len(files.paths) > 1:
             _require_one_type(files, rows.connection, roles.columns)
         _require_second_way(files, rows, roles)
@@ -339,18 +339,30 @@ def _require_one_type(files: FileSet, connection: duckdb.DuckDBPyConnection, col
         )
 
 
-def _require_one_name(files: FileSet, columns: Sequence[str]) -> None:
-    """Refuse files in which names differ in case alone: which column is meant would depend on who reads it."""
+def _require_plain_schema(files: FileSet, roles: Roles) -> None:
+    """Refuse names that differ in case alone, and keys that the engine would round.
+
+    Which column is meant would depend on who reads it. Decimals of more digits than the engine has it reads as doubles,
+    so that different users would become one.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    wanted = {name.lower() for name in columns}
+    wanted = {name.lower() for name in roles.columns}
+    keys = {name.lower() for name in (*roles.users, *roles.groups)}
     for path in files.paths:
-        names = quietly(lambda path=path: pq.read_schema(path).names, f"{path} cannot be read as parquet")  # type: ignore[misc]
-        found = [name.lower() for name in names if name.lower() in wanted]
+        schema = quietly(lambda path=path: pq.read_schema(path), f"{path} cannot be read as parquet")  # type: ignore[misc]
+        found = [name.lower() for name in schema.names if name.lower() in wanted]
         if len(set(found)) != len(found):
             raise InputError(
                 f"{path} has several columns of one name, upper and lower case apart; give each column its own"
             )
+        for one in schema:
+            if one.name.lower() in keys and pa.types.is_decimal(one.type) and one.type.precision > WIDEST:
+                raise InputError(
+                    f"column {one.name!r} has decimals of more than {WIDEST} digits, which cannot be told apart; "
+                    "convert it to text"
+                )
 
 
 def _require_second_way(files: FileSet, rows: Rows, roles: Roles) -> None:

@@ -32,7 +32,8 @@ class DuckdbSql:
             number = f"try_cast({token} AS DOUBLE)"
             return (
                 f"CASE WHEN starts_with({token}, '\"') THEN {column} ->> '$' "
-                f"WHEN regexp_full_match({token}, '-?[1-9][0-9]*') THEN {token} WHEN isnan({number}) THEN NULL "
+                f"WHEN regexp_full_match({token}, '-?[1-9][0-9]*') THEN {token} "
+                f"WHEN isnan({number}) OR left({token}, 1) IN ('{{', '[') THEN NULL "
                 f"ELSE coalesce({self.identity(number, 'double', scale=0)}, {token}) END"
             )
         if kind == "varchar":

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_WIDEST = 38  # digits of a decimal of 128 bits
+WIDEST = 38
+"""The digits of a decimal of 128 bits, the widest that the engine has."""
 
 
 def parquet_batches(files: FileSet, roles: Roles) -> Frame:
@@ -65,6 +66,6 @@ def _as_stored(kind: pa.DataType) -> pa.DataType:
         kind = kind.value_type
     if pa.types.is_duration(kind):
         return pa.int64()
-    if pa.types.is_decimal(kind) and kind.precision <= _WIDEST:
+    if pa.types.is_decimal(kind) and kind.precision <= WIDEST:
         return pa.decimal128(kind.precision, kind.scale)
     return pa.float32() if pa.types.is_float16(kind) else kind

@@ -83,6 +83,11 @@ def open_session(
                 raise TooLongError
             allowed = ", ".join(literal(path) for path in paths)
             for setting in (
+                # Both believe what statistics of Parquet files say of the range of ids and groups, and make one user of
+                # two where that is wrong: one cuts keys to the bytes that should be enough, the other packs several
+                # keys into one index. An index of one key, which `settings` may ask for, notices what does not fit.
+                "disabled_optimizers = 'compressed_materialization'",
+                "perfect_ht_threshold = 0",
                 *settings(connection),
                 # Progress is measured for a bar of our own; the engine's would print to standard output.
                 "enable_progress_bar = true",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -80,7 +82,8 @@ def looks_like_files(name: str) -> bool:
 def _named(name: str) -> DataFrame:
     session = _session()
     if "://" in name:
-        return session.read.option("mergeSchema", "true").parquet(name)
+        # Folders such as g=01 are no columns, as with other engines: their type would follow from the names of all.
+        return session.read.options(mergeSchema=True, recursiveFileLookup=True).parquet(name)
     if not looks_like_files(name) and _is_table(session, name):
         return session.table(name)
     files = FileSet.find(name)
@@ -135,10 +138,49 @@ def _session() -> SparkSession:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings of Spark's own code about the packages it uses."""
-    with warnings.catch_warnings():
+    """Without the warnings of Spark's own code about the packages it uses, and without what it logs of errors."""
+    with warnings.catch_warnings(), _UNLOGGED.held():
         warnings.simplefilter("ignore")
         yield
+
+
+class _Unlogged:
+    """Drops what loggers are given as long as somebody holds it, in any thread.
+
+    Spark's Python code logs every error of a query to standard error, before anybody can catch it, and the error quotes
+    the cell that a cast failed on.
+    """
+
+    def __init__(self) -> None:
+        self._holders = 0
+        self._lock = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self._holders == 0
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        for logger in _error_loggers():
+            logger.addFilter(self)  # once, however often
+        with self._lock:
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+
+
+_UNLOGGED = _Unlogged()
+
+
+def _error_loggers() -> list[logging.Logger]:
+    """Those that Spark's Python code writes errors of queries to; none in versions that do not."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        return []
+    return [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
 
 
 def declared_type(kind: Any) -> ColumnType:

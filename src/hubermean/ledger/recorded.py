@@ -89,6 +89,7 @@ class KeptIntervals:
 
     kept: Mapping[float, tuple[Floats, Floats]]
     covers: str
+    assumption: str = ""
 
     def ends(self, level: float) -> tuple[Floats, Floats]:
         if level not in self.kept:
@@ -100,7 +101,7 @@ class KeptIntervals:
 
     def at(self, level: float) -> Interval:
         low, high = (tuple(ends[0].tolist()) for ends in self.ends(level))
-        return Interval(level=level, low=low, high=high, covers=self.covers)
+        return Interval(level=level, low=low, high=high, covers=self.covers, assumption=self.assumption)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +119,12 @@ def _one(release: Release) -> dict[str, Any]:
         "values": list(release.values),
         "n_users": release.n_users,
         "denominator": release.denominator and asdict(release.denominator),
+        "warnings": list(release.warnings),
         "intervals": None
         if first is None
         else {
             "covers": first.covers,
+            "assumption": first.assumption,
             "ends": [[level, [_plain(one.low)], [_plain(one.high)]] for level, one in details.items() if one],
         },
     }
@@ -140,6 +143,7 @@ def _restored_one(kept: Mapping[str, Any], shared: dict[str, Any]) -> Release:
         n_users=n_users,
         interval_rule=_restored_intervals(kept["intervals"], 1, columns),
         denominator=None if denominator is None else _restored_denominator(denominator),
+        warnings=tuple(map(_text, kept.get("warnings", ()))),
     )
 
 
@@ -188,7 +192,8 @@ def _restored_intervals(kept: Mapping[str, Any] | None, rows: int, columns: int)
         float(_real(level)): (_array(low, rows, columns), _array(high, rows, columns))
         for level, low, high in kept["ends"]
     }
-    return KeptIntervals(kept=ends, covers=_text(kept["covers"]))
+    assumption = _text(kept.get("assumption", ""))
+    return KeptIntervals(kept=ends, covers=_text(kept["covers"]), assumption=assumption)
 
 
 def _restored_denominator(kept: Mapping[str, Any]) -> Denominator:

@@ -11,8 +11,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from hubermean.laws import Staged
-from hubermean.mechanisms import PublicFacts, Request, Tuned
-from hubermean.mechanisms.counted import TunedCount
+from hubermean.mechanisms import Adaptive, PublicFacts, Request
+from hubermean.mechanisms.counted import AdaptiveCount
 from hubermean.mechanisms.protocol import Prepared
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.tuning import LENGTHS, HeldLine, PartedLine, heaviest
@@ -23,11 +23,11 @@ RELATIONS = ("replace-user", "add-remove")
 PERS = ("user", "record")
 
 
-def tuned(
+def prepared_for(
     table: UserTable, neighbors: str, per: str, mechanism: Any = None, *, delta: float = 0.0
 ) -> Prepared:
     request = Request.checked(table.columns, epsilon=1.0, delta=delta, per=per, neighbors=neighbors)
-    return (mechanism or Tuned()).prepare(request, PublicFacts.of(table, request.neighbors))
+    return (mechanism or Adaptive()).prepare(request, PublicFacts.of(table, request.neighbors))
 
 
 def stages(law: Any, seed: int) -> list[Any]:
@@ -46,17 +46,17 @@ def test_every_step_on_parts_has_the_law_of_one_table(crowd: str, neighbors: str
     rng = np.random.default_rng(1)
     for number in (1, 2, 7, 50):
         table = UserTable.from_means(crowds(3_000, rng)[crowd], record_counts(3_000, rng))
-        prepared = tuned(table, neighbors, per)
+        prepared = prepared_for(table, neighbors, per)
         parts = PartedTable.of(table, number, rng)
         assert stages(prepared.law(parts), seed=number) == stages(prepared.law(table), seed=number)
         assert parts.passes <= 12
 
 
 def test_the_steps_are_compared_to_the_end() -> None:
-    """Normal users go through all of them: users, cap, weight, spread, ties, place and the sums."""
+    """Normal users go through all of them: users, scale, ties, center, cap, weight, two influence bounds and steps."""
     rng = np.random.default_rng(2)
     table = UserTable.from_means(rng.normal(size=3_000), record_counts(3_000, rng))
-    assert len(stages(tuned(table, "add-remove", "record").law(table), seed=1)) == 7
+    assert len(stages(prepared_for(table, "add-remove", "record").law(table), seed=1)) == 10
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -65,7 +65,7 @@ def test_passes_and_answers_stay_small_however_many_users_there_are(crowd: str, 
     rng = np.random.default_rng(3)
     for size, number in ((2_000, 2), (200_000, 60)):
         table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
-        prepared = tuned(table, neighbors, "record")
+        prepared = prepared_for(table, neighbors, "record")
         parts = PartedTable.of(table, number, rng)
         assert stages(prepared.law(parts), seed=size) == stages(prepared.law(table), seed=size)
         assert parts.passes <= 12
@@ -73,13 +73,13 @@ def test_passes_and_answers_stay_small_however_many_users_there_are(crowd: str, 
         assert parts.largest_question < 2 * 2**20
 
 
-@pytest.mark.parametrize("mechanism", [Tuned(), TunedCount()])
+@pytest.mark.parametrize("mechanism", [Adaptive(), AdaptiveCount()])
 def test_the_same_noise_makes_the_same_release_of_parts(mechanism: Any) -> None:
     rng = np.random.default_rng(4)
     table = UserTable.from_means(rng.normal(size=(4_000, 2)) * [1.0, 50.0], record_counts(4_000, rng))
-    if isinstance(mechanism, TunedCount):
+    if isinstance(mechanism, AdaptiveCount):
         table = UserTable.from_means(rng.normal(size=4_000), record_counts(4_000, rng))
-    prepared = tuned(table, "add-remove", "record", mechanism, delta=1e-6)
+    prepared = prepared_for(table, "add-remove", "record", mechanism, delta=1e-6)
     for held in (table, table.taken(np.arange(4_000))):  # means as they were given, and exact sums
         released = prepared.run(held, InsecureSeededNoise(5))
         in_parts = prepared.run(PartedTable.of(held, 7, rng), InsecureSeededNoise(5))
