@@ -1,6 +1,6 @@
 """Slips planted in the adaptive mechanism, in groups and in counts, one at a time: what an audit must find.
 
-Each is a change of a rate, a sensitivity, a split of the budget or of what is booked. The audit is told nothing of it.
+Each is a change of a rate, a sensitivity, a split of the budget or of what is booked. The audit knows nothing of it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,28 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
-from hubermean.groups.tuned import LookFurther
-from hubermean.mechanisms.tuned import PreparedTuned
-from hubermean.mechanisms.tuning_steps import ChooseSpread, CountUsers, LookBeyondTies, MeasureWeight
 
-from hubermean.groups import Division, prepare
-from hubermean.groups import tuned as tuned_groups
+from hubermean.groups import Division
+from hubermean.groups import adaptive as adaptive_groups
 from hubermean.groups.selection import KeySelection
 from hubermean.ingest.group_query import GroupQuery
-from hubermean.mechanisms import counted, tuning_steps
+from hubermean.mechanisms import Adaptive, counted
+from hubermean.mechanisms.adaptive import BudgetSplit, PreparedAdaptive, last_step
+from hubermean.mechanisms.adaptive.last_step import ClippedSum, PreparedLastStep
+from hubermean.mechanisms.adaptive.steps import (
+    ChooseCenters,
+    ChooseInfluence,
+    ChooseScales,
+    ChooseTails,
+    CountUsers,
+    LookBeyondTies,
+    MeasureWeight,
+    MoveCenters,
+)
 from hubermean.mechanisms.counted import Count, PreparedCount
-from hubermean.mechanisms.moments import Moments
 from hubermean.mechanisms.purse import Purse
-from hubermean.tuning import CapSearch, PlaceSearch, SpreadSearch
+from hubermean.tuning import CapSearch, CenterSearch, InfluenceSearch, ScaleSearch, TailSearch
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]
@@ -58,8 +65,8 @@ def quieter(share: float) -> Callable[[Any], Any]:
     return change
 
 
-def twice_the_rate(search: type) -> Break:
-    return lambda patch: law_of(search, patch, faster(2))
+def rate_times(times: int, search: type) -> Break:
+    return lambda patch: law_of(search, patch, faster(times))
 
 
 def half_the_noise(step: type) -> Break:
@@ -79,7 +86,7 @@ def free(step: type) -> Break:
 
 
 def priced_at(share: Fraction, method: str) -> Break:
-    """The purse asks for less than a step costs."""
+    """The accounting asks for less than a step costs."""
 
     def broken(patch: Patch) -> None:
         made = getattr(Purse, method)
@@ -88,32 +95,30 @@ def priced_at(share: Fraction, method: str) -> Break:
     return broken
 
 
-def one_way_whatever_the_relation(patch: Patch) -> None:
-    """The discount of `add-remove` for scores that move one way, where users are replaced."""
-    made = PlaceSearch.plan.__func__  # type: ignore[attr-defined]
-    broken = classmethod(lambda cls, *given, **named: made(cls, *given, **{**named, "one_way": True}))
-    patch.setattr(PlaceSearch, "plan", broken)
+def sensitivity_of_the_scale_halved(patch: Patch) -> None:
+    """Half a user in place of the larger part of one."""
+    patch.setattr(ScaleSearch, "sensitivity", property(lambda self: 50))
 
 
-def cap_forgotten_in_the_spread(patch: Patch) -> None:
-    """A user weighs up to the cap; the rate is that of users who weigh one."""
-    made = SpreadSearch.law
-    patch.setattr(
-        SpreadSearch,
-        "law",
-        lambda self, line, *, cap: replace(law := made(self, line, cap=cap), rate=law.rate * cap),
-    )
+def one_way_whatever_the_relation(method: str) -> Break:
+    """The rate of `add-remove` for costs that move one way, where users are replaced."""
 
+    def broken(patch: Patch) -> None:
+        made = getattr(BudgetSplit, method)
+        patch.setattr(BudgetSplit, method, lambda self, *given: replace(made(self, *given), one_way=True))
 
-def cap_forgotten_in_the_place(patch: Patch) -> None:
-    made = PlaceSearch.law
-    patch.setattr(PlaceSearch, "law", lambda self, line, *, cap: made(self, line, cap=1))
+    return broken
 
 
 def cap_ignored_in_the_weight(patch: Patch) -> None:
-    """The weight adds up all records, the noise is for users who reach the cap."""
-    made = tuning_steps.Weighing
-    patch.setattr(tuning_steps, "Weighing", lambda request, cap: made(request, 10 * cap))
+    """The weight adds up more records than the cap, the noise is for users who reach the cap."""
+    made = MeasureWeight.law
+
+    def law(self: MeasureWeight, table: Any, found: Any) -> Any:
+        more = made(self, table, replace(found, cap=10 * found.cap))
+        return replace(more, noise=self._noise(found))
+
+    patch.setattr(MeasureWeight, "law", law)
 
 
 def half_the_sensitivity_of_the_weight(patch: Patch) -> None:
@@ -123,24 +128,73 @@ def half_the_sensitivity_of_the_weight(patch: Patch) -> None:
     )
 
 
+def one_side_for_a_replacement(patch: Patch) -> None:
+    """The sensitivity of `add-remove`, where a user may go from one bound to the other."""
+    patch.setattr(ClippedSum, "sensitivity", lambda self: max(self.high, -self.low))
+
+
+def half_the_sensitivity_of_the_sum(patch: Patch) -> None:
+    made = ClippedSum.sensitivity
+    patch.setattr(ClippedSum, "sensitivity", lambda self: made(self) // 2)
+
+
+def influence_not_clipped(patch: Patch) -> None:
+    """Users add ten times as much as noise was made for."""
+    made = ClippedSum.distances
+    patch.setattr(
+        ClippedSum,
+        "distances",
+        lambda self, part: made(replace(self, low=10 * self.low, high=10 * self.high), part),
+    )
+
+
+def last_noises(patch: Patch, change: Callable[..., Any]) -> None:
+    made = last_step._noises
+    patch.setattr(last_step, "_noises", lambda *given: change(made, *given))
+
+
+def half_the_sensitivity_of_the_squares(patch: Patch) -> None:
+    def change(made: Any, *given: Any) -> Any:
+        first, *squares = made(*given)
+        return (first, *(replace(law, scale=law.scale / 4) for law in squares))
+
+    last_noises(patch, change)
+
+
+def squares_for_free(patch: Patch) -> None:
+    """The sum gets all that is left, and the squares their part once more."""
+
+    def change(made: Any, split: Any, own: Any, budget: Fraction, users: float) -> Any:
+        _, *squares = made(split, own, budget, users)
+        return (last_step._noise(split, budget, own.sensitivity()), *squares)
+
+    last_noises(patch, change)
+
+
+def every_column_gets_all(patch: Patch) -> None:
+    last_noises(
+        patch, lambda made, split, own, budget, users: made(split, own, budget * split.columns, users)
+    )
+
+
 def everything_for_the_mean(patch: Patch) -> None:
     """The mean gets the whole budget, though steps took their part of it."""
 
-    def clipped(self: PreparedTuned, found: Any) -> Any:
-        return self.planner.clipped(replace(found, spent=Fraction(0))).prepare(self.request, self.facts)
+    def last(self: PreparedAdaptive, found: Any) -> PreparedLastStep:
+        return PreparedLastStep.prepare(self.split, replace(found, spent=Fraction(0)))
 
-    patch.setattr(PreparedTuned, "clipped", clipped)
+    patch.setattr(PreparedAdaptive, "last_step", last)
 
 
 def a_refund(patch: Patch) -> None:
-    """What the search for a spread did not need of its part is given back twice."""
-    made = ChooseSpread.learn
+    """What the search for a scale cost is given back twice."""
+    made = ChooseScales.learn
 
-    def learn(self: ChooseSpread, found: Any, draw: int) -> Any:
+    def learn(self: ChooseScales, found: Any, draw: int) -> Any:
         after = made(self, found, draw)
         return replace(after, spent=after.spent - (after.spent - found.spent) * 2)
 
-    patch.setattr(ChooseSpread, "learn", learn)
+    patch.setattr(ChooseScales, "learn", learn)
 
 
 def rho_without_delta(patch: Patch) -> None:
@@ -152,28 +206,20 @@ def rho_without_delta(patch: Patch) -> None:
         return replace(right, total=right.total * 2)
 
     patch.setattr(Purse, "concentrated", classmethod(concentrated))
-    patch.setattr("hubermean.mechanisms.clipped.largest_rho", lambda epsilon, delta: 10.0)
 
 
-def choices_by_their_epsilon(patch: Patch) -> None:
-    """A choice is priced eps^2/32 in rho, as if its range were half its epsilon."""
+def choices_by_half_their_range(patch: Patch) -> None:
+    """A choice costs eps^2/32 in rho, as if its range were half its epsilon."""
     priced_at(Fraction(1, 4), "of_choice")(patch)
 
 
-def sums_of_half_the_sensitivity(patch: Patch) -> None:
-    made = Moments.sensitivity
-    patch.setattr(Moments, "sensitivity", lambda self: made(self) // 2)
+def flips_in_rho(patch: Patch) -> None:
+    """Permute-and-flip, which has no bounded range, booked as if it had."""
+    from hubermean.laws import PermuteAndFlip
+    from hubermean.tuning import tails
 
-
-def stretched_beyond_the_cap(patch: Patch) -> None:
-    """Users of few records are clamped as if each of them weighed one."""
-    from hubermean.mechanisms.clipped import PreparedClipped
-
-    made = PreparedClipped._stretched
     patch.setattr(
-        PreparedClipped,
-        "_stretched",
-        lambda self, half, records: np.maximum(made(self, half, records), 2 * half),
+        tails, "select", lambda costs, rate, *, concentrated: PermuteAndFlip(costs=costs, rate=rate)
     )
 
 
@@ -193,7 +239,7 @@ def cap_ignored_in_the_count(patch: Patch) -> None:
 def the_count_gets_everything(patch: Patch) -> None:
     """The search for a cap is not taken off the budget of the count."""
     patch.setattr(
-        counted.PreparedTunedCount,
+        counted.PreparedAdaptiveCount,
         "counted",
         lambda self, found: Count(record_cap=found.cap).prepare(self.request, self.facts),
     )
@@ -265,148 +311,177 @@ def keys_for_one_change(patch: Patch) -> None:
 
 def groups_get_the_whole_rest(patch: Patch) -> None:
     """What the steps spent is not taken off the means of the groups."""
-    patch.setattr(tuned_groups, "remaining", lambda steps, found, request: request)
+    patch.setattr(adaptive_groups, "_remaining", lambda steps, found, request: request)
 
 
 def no_changes_in_the_clipped_means(patch: Patch) -> None:
     """The bounds that steps found are used as for one group."""
-    made = tuned_groups.clipped_for_groups
-    patch.setattr(
-        prepare,
-        "clipped_for_groups",
-        lambda steps, division, facts: made(steps, replace(division, changes=1), facts),
-    )
+    made = adaptive_groups.Clipped
+    patch.setattr(adaptive_groups, "Clipped", lambda **given: made(**{**given, "changes": 1}))
 
 
-TUNED: dict[str, Any] = {"mechanism": "tuned"}
-SMALL: dict[str, Any] = {**TUNED, "users": 450}  # too few to search beyond ties, and so faster
-RECORDS: dict[str, Any] = {**TUNED, "per": "record"}
-COLUMNS: dict[str, Any] = {**TUNED, "delta": 1e-5, "columns": 3}
-GROUPS: dict[str, Any] = {**TUNED, "groups": 3}
+# With a large epsilon few users are enough for every step, and a pair is judged in a second.
+ADAPTIVE: dict[str, Any] = {"mechanism": "adaptive", "epsilon": 20}
+ONE_WAY: dict[str, Any] = {**ADAPTIVE, "neighbors": "add-remove"}
+# So few that bounds are chosen by the total of users outside them.
+FEW: dict[str, Any] = {"mechanism": Adaptive(scale=1.0, radius=100.0), "epsilon": 20, "users": 25}
+KNOWN: dict[str, Any] = {**ADAPTIVE, "threshold": 2.0, "radius": 100.0}  # nothing is sought but the center
+RECORDS: dict[str, Any] = {**ADAPTIVE, "per": "record"}
+CAPPED: dict[str, Any] = {**RECORDS, "bounds": (0, 10), "record_cap": 5}
+# Accounted for in rho.
+COLUMNS: dict[str, Any] = {**KNOWN, "epsilon": 5, "delta": 1e-5, "columns": 6, "users": 150}
+GROUPS: dict[str, Any] = {**ADAPTIVE, "groups": 3}
 CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10), "groups": 4}
 KEYS: dict[str, Any] = {**CLIPPED, "private_keys": True, "delta": 1e-4}
 COUNT: dict[str, Any] = {"mechanism": "count"}
 
 MUTANTS = [
     # Rates and scales.
-    Mutant(name="twice the rate of the spread", broken=twice_the_rate(SpreadSearch), audit=SMALL, pairs=12),
+    Mutant(name="rate of the scale", broken=rate_times(2, ScaleSearch), audit=ADAPTIVE, pairs=12, slow=True),
     Mutant(
-        name="twice the rate of the spread, add-remove",
-        broken=twice_the_rate(SpreadSearch),
-        audit={**TUNED, "neighbors": "add-remove"},
-        pairs=60,
+        name="rate of the scale, add-remove",
+        broken=rate_times(2, ScaleSearch),
+        audit=ONE_WAY,
+        pairs=30,
         slow=True,
     ),
-    Mutant(name="twice the rate of the place", broken=twice_the_rate(PlaceSearch), audit=SMALL, pairs=12),
+    Mutant(name="rate of the center", broken=rate_times(2, CenterSearch), audit=KNOWN, pairs=12),
     Mutant(
-        name="twice the rate of the cap", broken=twice_the_rate(CapSearch), audit=RECORDS, pairs=20, slow=True
-    ),
-    Mutant(name="twice the rate beyond ties", broken=twice_the_rate(LookBeyondTies), audit=TUNED, pairs=16),
-    Mutant(
-        name="twice the rate of the spread for all groups",
-        broken=twice_the_rate(LookFurther),
-        audit=GROUPS,
-        pairs=40,
-        slow=True,
-    ),
-    Mutant(
-        name="half the noise of the number of users",
-        broken=half_the_noise(CountUsers),
-        audit={**RECORDS, "neighbors": "add-remove"},
+        name="rate of the center, add-remove",
+        broken=rate_times(2, CenterSearch),
+        audit={**KNOWN, "neighbors": "add-remove"},
         pairs=12,
     ),
-    Mutant(name="half the noise of the weight", broken=half_the_noise(MeasureWeight), audit=SMALL, pairs=12),
     Mutant(
-        name="twice the rate of the place, in rho",
-        broken=twice_the_rate(PlaceSearch),
-        audit=COLUMNS,
+        name="rate of the center, replace-values",
+        broken=rate_times(2, CenterSearch),
+        audit={**KNOWN, "neighbors": "replace-values"},
+        pairs=12,
+    ),
+    Mutant(name="rate of the center in rho", broken=rate_times(2, CenterSearch), audit=COLUMNS, pairs=12),
+    Mutant(name="rate of the cap", broken=rate_times(3, CapSearch), audit=RECORDS, pairs=20, slow=True),
+    Mutant(
+        name="rate beyond ties", broken=rate_times(3, LookBeyondTies), audit=ADAPTIVE, pairs=16, slow=True
+    ),
+    Mutant(
+        name="rate of the bounds by rank",
+        broken=rate_times(3, TailSearch),
+        audit=ADAPTIVE,
+        pairs=16,
+        slow=True,
+    ),
+    Mutant(name="rate of the bounds by total", broken=rate_times(3, TailSearch), audit=FEW, pairs=40),
+    Mutant(
+        name="rate of the influence bound",
+        broken=rate_times(3, InfluenceSearch),
+        audit=CAPPED,
         pairs=20,
         slow=True,
+    ),
+    Mutant(
+        name="half the noise of the number of users", broken=half_the_noise(CountUsers), audit=KNOWN, pairs=12
+    ),
+    Mutant(name="half the noise of the weight", broken=half_the_noise(MeasureWeight), audit=CAPPED, pairs=6),
+    Mutant(
+        name="half the noise of the first step", broken=half_the_noise(MoveCenters), audit=CAPPED, pairs=24
     ),
     # Sensitivities.
     Mutant(
-        name="one way whatever the relation",
-        broken=one_way_whatever_the_relation,
-        audit=SMALL,
-        pairs=20,
+        name="sensitivity of the scale halved",
+        broken=sensitivity_of_the_scale_halved,
+        audit=ADAPTIVE,
+        pairs=16,
         slow=True,
     ),
     Mutant(
-        name="cap forgotten in the spread",
-        broken=cap_forgotten_in_the_spread,
-        audit={**RECORDS, "record_cap": 5},
-        pairs=20,
-        slow=True,
-    ),
-    Mutant(
-        name="cap forgotten in the place",
-        broken=cap_forgotten_in_the_place,
-        audit={**RECORDS, "record_cap": 5},
-        pairs=20,
-        slow=True,
-    ),
-    Mutant(
-        name="cap ignored in the weight",
-        broken=cap_ignored_in_the_weight,
-        audit={**RECORDS, "record_cap": 5},
+        name="center one way whatever the relation",
+        broken=one_way_whatever_the_relation("center_search"),
+        audit=KNOWN,
         pairs=12,
-        slow=True,
     ),
+    Mutant(
+        name="bounds by total one way whatever the relation",
+        broken=one_way_whatever_the_relation("tail_search"),
+        audit=FEW,
+        pairs=16,
+    ),
+    Mutant(name="cap ignored in the weight", broken=cap_ignored_in_the_weight, audit=CAPPED, pairs=6),
     Mutant(
         name="half the sensitivity of the weight",
         broken=half_the_sensitivity_of_the_weight,
-        audit={**RECORDS, "record_cap": 5},
-        pairs=12,
+        audit=CAPPED,
+        pairs=6,
         slow=True,
     ),
     Mutant(
-        name="sums of half the sensitivity",
-        broken=sums_of_half_the_sensitivity,
-        audit=SMALL,
-        pairs=12,
-        slow=True,
+        name="one side of the sum for a replacement", broken=one_side_for_a_replacement, audit=KNOWN, pairs=12
     ),
     Mutant(
-        name="few records stretched too far",
-        broken=stretched_beyond_the_cap,
-        audit={**RECORDS, "record_cap": 5},
-        pairs=20,
-        slow=True,
+        name="half the sensitivity of the sum, add-remove",
+        broken=half_the_sensitivity_of_the_sum,
+        audit={**KNOWN, "neighbors": "add-remove"},
+        pairs=12,
+    ),
+    Mutant(
+        name="half the sensitivity of the sum in rho",
+        broken=half_the_sensitivity_of_the_sum,
+        audit=COLUMNS,
+        pairs=12,
+    ),
+    Mutant(name="influence not clipped", broken=influence_not_clipped, audit=CAPPED, pairs=12, slow=True),
+    Mutant(
+        name="a quarter of the sensitivity of the squares",
+        broken=half_the_sensitivity_of_the_squares,
+        audit={**KNOWN, "neighbors": "add-remove"},
+        pairs=12,
     ),
     # Splits, and what is booked.
-    Mutant(name="the spread is not booked", broken=free(ChooseSpread), audit=SMALL, pairs=12),
-    Mutant(name="the search beyond ties is not booked", broken=free(LookBeyondTies), audit=TUNED, pairs=16),
     Mutant(
-        name="the spread for all groups is not booked",
-        broken=free(LookFurther),
-        audit=GROUPS,
-        pairs=40,
+        name="squares for free", broken=squares_for_free, audit={**KNOWN, "neighbors": "add-remove"}, pairs=12
+    ),
+    Mutant(
+        name="every column gets all", broken=every_column_gets_all, audit={**KNOWN, "columns": 2}, pairs=12
+    ),
+    Mutant(name="the scale is not booked", broken=free(ChooseScales), audit=ADAPTIVE, pairs=3, slow=True),
+    Mutant(
+        name="the search beyond ties is not booked",
+        broken=free(LookBeyondTies),
+        audit=ADAPTIVE,
+        pairs=16,
         slow=True,
     ),
-    Mutant(name="a refund", broken=a_refund, audit=TUNED, pairs=12, slow=True),
-    Mutant(name="everything for the mean", broken=everything_for_the_mean, audit=SMALL, pairs=20, slow=True),
+    Mutant(name="the center is not booked", broken=free(ChooseCenters), audit=KNOWN, pairs=3),
+    Mutant(name="the bounds are not booked", broken=free(ChooseTails), audit=FEW, pairs=3),
     Mutant(
-        name="choices at half their price",
+        name="the influence bound is not booked",
+        broken=free(ChooseInfluence),
+        audit=CAPPED,
+        pairs=3,
+        slow=True,
+    ),
+    Mutant(name="the first step is not booked", broken=free(MoveCenters), audit=CAPPED, pairs=3, slow=True),
+    Mutant(name="a refund", broken=a_refund, audit=ADAPTIVE, pairs=6, slow=True),
+    Mutant(name="everything for the mean", broken=everything_for_the_mean, audit=KNOWN, pairs=12),
+    Mutant(
+        name="choices at half their cost",
         broken=priced_at(Fraction(1, 2), "of_choice"),
-        audit=SMALL,
+        audit=KNOWN,
         pairs=12,
-        slow=True,
     ),
     Mutant(
-        name="noise at half its price",
-        broken=priced_at(Fraction(1, 2), "of_noise"),
-        audit=TUNED,
-        pairs=12,
-        slow=True,
+        name="noise at half its cost", broken=priced_at(Fraction(1, 2), "of_noise"), audit=KNOWN, pairs=12
     ),
     Mutant(
-        name="choices in rho by half their range",
-        broken=choices_by_their_epsilon,
-        audit=COLUMNS,
-        pairs=20,
+        name="choices in rho by half their range", broken=choices_by_half_their_range, audit=COLUMNS, pairs=12
+    ),
+    Mutant(name="twice the rho", broken=rho_without_delta, audit=COLUMNS, pairs=12),
+    Mutant(
+        name="permute-and-flip in rho",
+        broken=flips_in_rho,
+        audit={**FEW, "epsilon": 5, "delta": 1e-5, "columns": 6, "users": 100},
+        pairs=2,
         slow=True,
     ),
-    Mutant(name="twice the rho", broken=rho_without_delta, audit=COLUMNS, pairs=12, slow=True),
     # Counts.
     Mutant(
         name="half the noise of the count",
@@ -421,10 +496,11 @@ MUTANTS = [
         pairs=40,
     ),
     Mutant(
-        name="twice the rate of the cap of a count",
-        broken=twice_the_rate(CapSearch),
+        name="rate of the cap of a count",
+        broken=rate_times(3, CapSearch),
         audit={**COUNT, "per": "record"},
         pairs=30,
+        slow=True,
     ),
     Mutant(
         name="the count gets everything",
@@ -458,13 +534,23 @@ MUTANTS = [
         slow=True,
     ),
     Mutant(
-        name="groups get the whole rest", broken=groups_get_the_whole_rest, audit=GROUPS, pairs=30, slow=True
+        name="groups get the whole rest", broken=groups_get_the_whole_rest, audit=GROUPS, pairs=12, slow=True
     ),
     Mutant(
         name="no changes in the clipped means",
         broken=no_changes_in_the_clipped_means,
         audit=GROUPS,
-        pairs=30,
+        pairs=12,
+        slow=True,
+    ),
+    Mutant(
+        name="bounds for groups are not booked", broken=free(ChooseTails), audit=GROUPS, pairs=3, slow=True
+    ),
+    Mutant(
+        name="center for groups one way",
+        broken=one_way_whatever_the_relation("center_search"),
+        audit=GROUPS,
+        pairs=12,
         slow=True,
     ),
 ]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from hubermean.laws import Choice, Gate, Independent, NoisySum, Staged, Uniform
+from hubermean.laws import Choice, Gate, Independent, NoisySum, PermuteAndFlip, Staged, Uniform
 from hubermean.user_table import HeldMeans, UserTable
 
 T = TypeVar("T")
@@ -113,6 +113,8 @@ def plain(law: Any) -> Any:
             return list(law.position), law.laws()
         case Choice():
             return law.costs.tolist(), law.sizes.tolist(), law.rate
+        case PermuteAndFlip():
+            return law.costs.tolist(), law.rate
         case Independent():
             return [plain(part) for part in law.parts]
         case Staged():

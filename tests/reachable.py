@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hubermean.errors import NotReleased
-from hubermean.laws import Choice, Gate, Independent, NoisySum, Selection, Staged, Uniform
+from hubermean.laws import Choice, Gate, Independent, NoisySum, PermuteAndFlip, Selection, Staged, Uniform
 from hubermean.release import Release
 from hubermean.release_table import ReleaseTable
 
@@ -61,6 +61,11 @@ class ScriptedNoise:
         assert 0 <= number < int(sizes.sum())
         return number
 
+    def permute_and_flip(self, costs: Any, rate: Any) -> int:
+        number = self._next("choice")
+        assert 0 <= number < len(costs)
+        return number
+
     def spent(self) -> bool:
         return next(self._script, None) is None
 
@@ -80,6 +85,10 @@ def some_draw(law: Any, rng: random.Random) -> Any:
             last = int(law.sizes.sum()) - 1
             # Both ends too, so that one candidate more or less would be seen.
             return rng.choice((0, last, rng.randint(0, last)))
+        case PermuteAndFlip():
+            best = int(rng.choice(np.flatnonzero(law.costs == law.costs.min()).tolist()))
+            last = len(law.costs) - 1
+            return best if rng.random() < 0.6 else rng.choice((0, last, rng.randint(0, last)))
         case Uniform():
             return rng.randrange(law.limit)
         case Independent():
@@ -120,6 +129,9 @@ def noise_toward(law: Any, draw: Any) -> list[tuple[str, int]]:
             return [("noise", one) for one in noise]
         case Choice():
             _must(0 <= draw < int(law.sizes.sum()), "a candidate that is not there")
+            return [("choice", draw)]
+        case PermuteAndFlip():
+            _must(0 <= draw < len(law.costs), "a candidate that is not there")
             return [("choice", draw)]
         case Uniform():
             _must(0 <= draw < law.limit, "a number that is not there")

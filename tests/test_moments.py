@@ -17,7 +17,7 @@ from hubermean.relations import Neighbors
 
 Kind = Literal["laplace", "gaussian"]
 KINDS: tuple[Kind, ...] = ("laplace", "gaussian")
-WEIGHTS: tuple[Weights, ...] = ("equal", "unequal", "stretched")
+WEIGHTS: tuple[Weights, ...] = ("equal", "unequal")
 
 
 def contribution(moments: Moments, weight: int, position: int) -> np.ndarray:
@@ -35,10 +35,7 @@ def users(moments: Moments, weights: Weights) -> list[tuple[int, int]]:
     for weight in sorted(
         {0, cap} if weights == "equal" else {0, 1, cap // 16, cap // 4, cap // 2, cap - 1, cap}
     ):
-        reach = half
-        if weights == "stretched" and weight > 0:
-            reach = math.floor(half * math.sqrt(cap / weight))
-        made += [(weight, round(share * reach)) for share in (-1.0, -0.7, -0.3, 0.0, 0.01, 0.5, 0.9, 1.0)]
+        made += [(weight, round(share * half)) for share in (-1.0, -0.7, -0.3, 0.0, 0.01, 0.5, 0.9, 1.0)]
     return made
 
 
@@ -83,7 +80,7 @@ def test_no_two_users_anywhere(
 
     def of(weight_share: float, share: float) -> np.ndarray:
         weight = round(weight_share) * cap if weights == "equal" else round(weight_share * cap)
-        reach = half * math.sqrt(cap / max(weight, 1)) if weights == "stretched" else half
+        reach = half
         return contribution(moments, weight, math.floor(share * reach))
 
     assert apart(moments, of(*one), of(*two)) <= moments.sensitivity()

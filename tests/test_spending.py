@@ -22,14 +22,20 @@ COUNTS = RNG.integers(1, 9, 20_000)
 KNOWN = {"threshold": 4.0, "radius": 100.0}
 REPLACED = {"neighbors": "replace-user"}
 
-TUNED = ["weight of all users", "spread of user means", "place of user means", "the mean"]
+LOCATION = ["scale of user means", "center of user means"]
+INFLUENCE = ["influence bound, first step", "first step", "influence bound", "the mean"]
+RECORDS = [*LOCATION, "record cap", "weight of all users", *INFLUENCE]
+USERS = ["number of users", *LOCATION, "bounds", "the mean"]
 ACCOUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "adaptive, nothing told": ({}, ["number of users", "record cap", *TUNED]),
-    "adaptive, an estimate of the users": ({"n_users": 20_000}, ["record cap", *TUNED]),
-    "adaptive, users public": (REPLACED, ["record cap", *TUNED]),
-    "adaptive, scale told": ({"scale": 1.0, "record_cap": 5}, [TUNED[0], TUNED[2], TUNED[3]]),
-    "adaptive, several columns": ({"columns": 3, "per": "user"}, TUNED),
-    "adaptive, concentrated": ({"columns": 3, "per": "user", "delta": 1e-6}, TUNED),
+    "adaptive, nothing told": ({}, ["number of users", *RECORDS]),
+    "adaptive, an estimate of the users": ({"n_users": 20_000}, RECORDS),
+    "adaptive, users public": (REPLACED, ["number of users", *RECORDS]),
+    "adaptive, scale told": (
+        {"scale": 1.0, "record_cap": 5},
+        ["number of users", LOCATION[1], "weight of all users", *INFLUENCE],
+    ),
+    "adaptive, several columns": ({"columns": 3, "per": "user"}, USERS),
+    "adaptive, concentrated": ({"columns": 3, "per": "user", "delta": 1e-6}, USERS),
     "clipped": ({"bounds": (0, 10), "record_cap": 5}, ["the mean"]),
     "clipped, delta": ({"bounds": (0, 10), "record_cap": 5, "delta": 1e-6}, ["the mean"]),
     "exact": ({**KNOWN, "mechanism": "exact", "record_cap": 5}, ["the mean"]),

@@ -21,6 +21,7 @@ from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.counted import AdaptiveCount, Count
 from hubermean.mechanisms.protocol import PublicFacts, Request
 from hubermean.privacy import float_down
+from hubermean.spending import THE_COUNT
 
 StepsFor = Callable[[int], PreparedSteps]
 Finish = Callable[[PreparedSteps, Found], Additive]
@@ -71,7 +72,7 @@ def adaptive_groups(
                 division.tuning, pool_facts, "groups", groups=max(groups, 1), changes=division.changes
             )
         else:
-            made = mechanism.steps(division.tuning, pool_facts)
+            made = replace(mechanism.steps(division.tuning, pool_facts), leads_to=THE_COUNT)
         return replace(made, charged=division.whole)
 
     steps(1)

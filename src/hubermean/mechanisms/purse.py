@@ -1,7 +1,7 @@
 """In which currency `tuned` books what its steps spend: pure epsilon, or concentrated privacy where many steps add up.
 
 Losses of many small steps add up more slowly in concentrated privacy, and Gaussian noise is paid for in it; for one
-column or two pure epsilon goes further. Proof: proofs/tuning.md, Theorem 1.
+column or two pure epsilon goes further. Proof: proofs/adaptive.md, Theorem 1.
 """
 
 from __future__ import annotations

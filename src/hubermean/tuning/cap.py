@@ -27,7 +27,8 @@ _DECAY = 0.5  # nats per octave by which larger caps weigh less
 # sixteen or so caps share that chance.
 _FAR_TOO_LARGE = math.log(1e5) + math.log(17.0)
 _PARTS = 100
-_NATS_PER_RANK, _LARGEST_RANK, _DECAY_BY_RANK = 7.0, 0.07, 1.2
+_NATS_PER_RANK, _DECAY_BY_RANK = 7.0, 1.2
+_GOOD_RANK, _LARGEST_RANK = 0.07, 0.2  # of the users: with few of them more is spent
 
 
 def share_above(n_users: float) -> float:
@@ -108,8 +109,8 @@ class CapSearch:
 
     @staticmethod
     def least_epsilon(n_users: float) -> float:
-        """With less, the rank could not be told from none."""
-        return _NATS_PER_RANK / (_LARGEST_RANK * max(n_users, 1.0))
+        """With less, too many users would exceed the cap."""
+        return _NATS_PER_RANK / (_GOOD_RANK * max(n_users, 1.0))
 
     def law(self, census: Census, *, concentrated: bool = False) -> Choice | PermuteAndFlip:
         """A cap, by number."""

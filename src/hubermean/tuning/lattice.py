@@ -2,7 +2,8 @@
 
 The intervals of a length start at the multiples of a power of two, between 32 and 64 of them to a length: so there is
 one that holds any given users who lie within 31/32 of the length. Only intervals that hold an eighth of all weight are
-told from each other; such a one holds a mark of the line (`Line.survey`), and few do. Proof: proofs/tuning.md, Lemma 1.
+told from each other; such a one holds a mark of the line (`Line.survey`), and few do.
+Proof: proofs/adaptive.md, Lemma 1.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def heaviest(line: Line, lengths: Floats, *, least: int = 0, most: int | None = 
     `lengths` ascend by a factor of 2^(1/8) or more. Weights above `most` are not told apart and count as that.
 
     Formal guarantees, without `least` and `most`: rises by at least 0 and at most a user's weight when that user is
-    added, and does not fall from one length to the next (proofs/tuning.md, Lemma 1).
+    added, and does not fall from one length to the next (proofs/adaptive.md, Lemma 1).
     """
     survey = line.survey(LEAST_PART)
     marks = survey.marks

@@ -31,7 +31,7 @@ DISTANCES: Floats = np.exp2(np.arange(STEPS) / _PER_OCTAVE)
 """The public grid of distances from the center, in units of the scale."""
 
 _MANY = 600.0  # users times epsilon from which on a rank is safe
-_NATS_PER_RANK, _LARGEST_RANK = 16.0, 0.06
+_NATS_PER_RANK, _LARGEST_RANK, _LARGEST_TAIL = 16.0, 0.06, 0.3
 _DECAY = 0.58  # nats per step of a side
 _BENT, _PARETO_SHARE, _LEAST_OCTAVES = (
     0.317,
@@ -65,6 +65,7 @@ class TailSearch:
         users: float,
         *,
         epsilon: float,
+        share: float,
         total: float,
         hostile: float,
         sides: Sides,
@@ -73,11 +74,12 @@ class TailSearch:
     ) -> TailSearch:
         """`epsilon` is what the choice may cost, `total` what all of the release does, `hostile` a share of the users.
 
-        `many` groups of users share the bounds.
+        `share` of the users lie within the scale, so that ranks beyond it are ranks in the tail; `many` groups of users
+        share the bounds.
         """
-        rank = None
+        rank, largest = None, min(_LARGEST_RANK, _LARGEST_TAIL * (1.0 - share))
         if users * total >= _MANY or hostile > 0.0:
-            rank = max(math.ceil(min(_NATS_PER_RANK * many / epsilon, _LARGEST_RANK * users)), 1)
+            rank = max(math.ceil(min(_NATS_PER_RANK * many / epsilon, largest * users)), 1)
             rank += math.ceil(hostile * users)
         return cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, one_way=one_way)
 
@@ -165,6 +167,11 @@ class InfluenceSearch:
         return cls(epsilon=Fraction(epsilon), rank=rank, inner=inner)
 
     @staticmethod
+    def serves(users: float, *, epsilon: float) -> bool:
+        """Whether so many users are enough to tell any rank from none."""
+        return _LARGEST_INFLUENCE_RANK * users * epsilon >= _LEAST_NATS
+
+    @staticmethod
     def least_epsilon(users: float, *, first: bool) -> float:
         """With less, too many users would lie beyond the rank."""
         return _NATS_PER_INFLUENCE_RANK[first] / (_GOOD_INFLUENCE_RANK[first] * max(users, 1.0))
@@ -210,7 +217,7 @@ def _rank_costs(beyond: IntArray, rank: int) -> IntArray:
 
 
 _NATS_PER_INFLUENCE_RANK = {True: 10.0, False: 14.0}  # for the first step, and for the last
-_LARGEST_INFLUENCE_RANK = 0.2
+_LARGEST_INFLUENCE_RANK, _LEAST_NATS = 0.2, 6.0
 _GOOD_INFLUENCE_RANK = {True: 0.08, False: 0.04}  # of the users: with fewer of them more is spent
 _INNER_SHARE = 0.25
 _INFLUENCE_DECAY = 0.35  # nats per step

@@ -77,6 +77,8 @@ def _bounds(given: Any, columns: int | None) -> tuple[OneOrTwoBounds, ...]:
         else:
             pairs = [tuple(pair) for pair in given]
         checked = [_pair(low, high) for low, high in pairs]
+    except InputError:
+        raise
     except (TypeError, ValueError, OverflowError):
         raise InputError(
             "bounds must be (low, high), or one such pair per column; None leaves an end open"

@@ -49,6 +49,7 @@ FEW_HOLD_MANY = (
     "A few users hold a large part of the records. If their values differ from those of the others, the true mean over "
     "records may lie outside the interval; consider the mean of user means (per='user') instead."
 )
+_MOST_UNITS = 2**62  # grid units of a bound
 _AT_THE_END = 0.005  # of the width of the bounds
 _FEW_HOLD = 0.08  # of all records: what users may hold beyond the cap
 _HEAVY_INDEX = 0.8
@@ -86,12 +87,12 @@ class ClippedSum:
 
     def __call__(self, part: UserTable) -> list[list[int]]:
         distances = self.distances(part)
-        sums = [[int(distances.sum())]]
+        sums = [[_added(distances)]]
         if self.squares is not None:
             near = np.clip(distances, -self.squares, self.squares).astype(np.float64)
             # Rounded user by user, and never above the limit: nobody's square depends on another's.
-            squared = np.minimum(near * near / self.squares, float(self.squares)).astype(np.int64)
-            sums.append([int(squared.sum())])
+            squared = np.minimum((near * near / self.squares).astype(np.int64), self.squares)
+            sums.append([_added(squared)])
         return sums
 
     def distances(self, part: UserTable) -> IntArray:
@@ -122,6 +123,11 @@ class ClippedSum:
         return self.high - self.low
 
 
+def _added(numbers: IntArray) -> int:
+    """Their sum, however large: bounds on the influence of users with many records may leave few bits to spare."""
+    return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
+
+
 def clipped_sum(
     split: BudgetSplit, found: Found, column: int, *, center: float, tail: Tail, squares: float | None
 ) -> ClippedSum:
@@ -136,27 +142,29 @@ def clipped_sum(
     unit = float(grid.spacing)
     low_bound, high_bound = split.clamp(column, found)
     middle = float(grid.middle * grid.spacing)
-    value_low = (
-        -grid.half if low_bound is None else _clamped(math.floor((low_bound - middle) / unit), grid.half)
-    )
-    value_high = (
-        grid.half if high_bound is None else _clamped(math.ceil((high_bound - middle) / unit), grid.half)
-    )
+    value_low = -grid.half if low_bound is None else math.floor(_clamped((low_bound - middle) / unit, grid))
+    value_high = grid.half if high_bound is None else math.ceil(_clamped((high_bound - middle) / unit, grid))
     return ClippedSum(
         request=split.request,
         column=column,
         grid=grid,
-        low=-max(math.ceil(tail.below / unit), 1),
-        high=max(math.ceil(tail.above / unit), 1),
+        low=-_units(tail.below / unit),
+        high=_units(tail.above / unit),
         value_low=min(value_low, value_high),
         value_high=value_high,
         cap=split.known.record_cap,
-        squares=None if squares is None else max(math.ceil(squares / unit), 1),
+        squares=None if squares is None else _units(squares / unit),
     )
 
 
-def _clamped(number: int, half: int) -> int:
-    return min(max(number, -half), half)
+def _clamped(position: float, grid: Grid) -> float:
+    """Within the grid, also where public bounds are so far away that the position is no finite number."""
+    return min(max(position, -grid.half), grid.half)
+
+
+def _units(distance: float) -> int:
+    """At least one grid unit, and no more than integers of 64 bits have room for (`ClippedSum.distances`)."""
+    return max(math.ceil(min(distance, _MOST_UNITS)), 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,8 +375,11 @@ def _noise(split: BudgetSplit, budget: Fraction, sensitivity: int) -> NoiseLaw:
 
 
 def step_noise(epsilon: float, own: ClippedSum) -> NoiseLaw:
-    """Laplace noise for a step before the last."""
-    return NoiseLaw(kind="laplace", scale=laplace_scale(epsilon, sensitivity=own.sensitivity()))
+    """Laplace noise for a step before the last; UnfitError where it would be too wide to be drawn."""
+    scale = laplace_scale(epsilon, sensitivity=own.sensitivity())
+    if scale > LARGEST_SCALE:
+        raise UnfitError("epsilon is too small for a release")
+    return NoiseLaw(kind="laplace", scale=scale)
 
 
 def _excess(tail: Tail, limit: float, beyond: float) -> float:

@@ -198,8 +198,12 @@ class BudgetSplit:
         return self.seeks_center and self.known.threshold is None and not self.by_influence
 
     def counts_users(self) -> bool:
-        """Whether the number of users is measured: it is what a mean of user means is divided by."""
-        return self.start.users is None or (self.request.per == "user" and not self.weight_is_public)
+        """Whether the number of users with usable records is measured: only the caller's estimate takes its place.
+
+        How many users there are may be public, how many have usable records is not.
+        """
+        estimated = self.facts.n_users is None and self.known.n_users is not None
+        return not (estimated and self.request.per == "record")
 
     @property
     def weight_is_public(self) -> bool:
@@ -254,9 +258,9 @@ class BudgetSplit:
     def center_epsilon(self, column: int, found: Found) -> float:
         """UnfitError where users are too few. `found` is that before any center was sought."""
         largest = self.purse.largest_choice(self._own(found), _CENTER_PART)
-        share = found.shares[column] if found.shares else _GIVEN_SHARE
-        epsilon = CenterSearch.cost(self.surely(found), share=share, one_way=self.one_way, largest=largest)
-        if epsilon is None:
+        users, share = self.surely(found), found.shares[column] if found.shares else _GIVEN_SHARE
+        epsilon = CenterSearch.cost(users, share=share, one_way=self.one_way, largest=largest)
+        if epsilon is None or users < 1.0:
             raise UnfitError(TOO_FEW)
         return epsilon
 
@@ -314,6 +318,7 @@ class BudgetSplit:
         return TailSearch.plan(
             users,
             epsilon=self._choice(self._own(found), part),
+            share=self._share(column, found),
             total=self.strength,
             hostile=self.known.hostile,
             sides=self.sides(column),
@@ -479,6 +484,10 @@ class BudgetSplit:
             found = replace(
                 found, spent=found.spent + self.purse.of_choice(self.share_cap_search(found).epsilon)
             )
+        if self.by_influence:
+            epsilon = self._choice(self._own(found) * Fraction(7, 10), _LARGEST_INFLUENCE_PART)
+            if not InfluenceSearch.serves(self.surely(found), epsilon=epsilon):
+                raise UnfitError(TOO_FEW)
         return found
 
     def looks_beyond_ties(self, users: float) -> bool:

@@ -119,7 +119,7 @@ class CountUsers:
             users_stddev=stddev,
             measured=(*found.measured, ("users_measured", int(users))),
         )
-        if self.split.request.per == "user":
+        if self.split.request.per == "user" and not self.split.weight_is_public:
             learned = replace(learned, weight=users, weight_stddev=stddev)
         return learned
 
@@ -388,16 +388,17 @@ class MoveCenters:
             for column in range(self.split.columns)
         )
 
+    def _noises(self, found: Found) -> list[NoiseLaw]:
+        epsilon = self.split.first_step_epsilon(found)
+        return [step_noise(epsilon, own) for own in self._sums(found)]
+
     def cost(self, found: Found) -> Fraction:
-        self._sums(found)
+        self._noises(found)
         return self.split.columns * self.split.purse.of_noise(Fraction(self.split.first_step_epsilon(found)))
 
     def law(self, table: PrivateTable, found: Found) -> NoisySum:
-        sums, epsilon = self._sums(found), self.split.first_step_epsilon(found)
-        terms = added_up(table, _Several(sums))
-        return NoisySum(
-            position=[term[0] for term in terms], noise=[step_noise(epsilon, own) for own in sums]
-        )
+        terms = added_up(table, _Several(self._sums(found)))
+        return NoisySum(position=[term[0] for term in terms], noise=self._noises(found))
 
     def learn(self, found: Found, draw: list[int]) -> Found:
         centers = []
