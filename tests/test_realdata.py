@@ -198,5 +198,5 @@ def test_the_page_says_what_is_missed(tmp_path: Path) -> None:
     text = page.read_text()
     assert "normal, n = 1,000: 9.00" in text
     assert "**9.00**" in text
-    assert "CoinPress, 2 steps" in text
+    assert "CoinPress, best" in text
     assert "{" not in text

@@ -1,4 +1,6 @@
-"""Other methods on the same user means: OpenDP with given bounds, CoinPress and unbounded quantiles are reimplementations of the published methods, not checked against the authors' code.
+"""Other methods on the same user means: OpenDP with given bounds, CoinPress and unbounded quantiles.
+
+CoinPress and unbounded quantiles are reimplementations of the published methods, not checked against the authors' code.
 Their noise comes from a seeded generator: they are measured here, never released.
 """
 
