@@ -194,9 +194,9 @@ def test_a_warning_excuses_coverage_only_where_hindsight_is_far_off() -> None:
 def test_the_page_says_what_is_missed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     bad = [replace(row, ratio=9.0) for row in results().laws]
-    write_page(page, results(laws=bad))
+    write_page(page, results(laws=bad), revision="abc")
     text = page.read_text()
     assert "normal, n = 1,000: 9.00" in text
     assert "**9.00**" in text
-    assert "CoinPress, 2 steps" in text
+    assert "CoinPress, best" in text
     assert "{" not in text

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -96,6 +97,13 @@ def _measure_laws(part: str, effort: Effort, seed: int) -> list[LawResult]:
     return rows
 
 
+def _revision() -> str:
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip() or "unknown"
+
+
 def _read(path: Path | None) -> dict[str, list[Any]]:
     if path is None or not path.exists():
         return {}
@@ -114,6 +122,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=24)
     parser.add_argument("--json", type=Path, help="keep all results in this file")
     parser.add_argument("--markdown", type=Path, help="write the page to this file")
+    parser.add_argument("--revision", help="what was measured; the one checked out, by default")
     parser.add_argument("--images", type=Path, help="write its plots into this folder")
     options = parser.parse_args()
     effort = QUICK if options.quick else Effort(main=options.runs, laws=options.data_sets)
@@ -128,7 +137,7 @@ def main() -> None:
     if options.markdown:
         from realdata.page_text import write_page
 
-        write_page(options.markdown, Results(**found))
+        write_page(options.markdown, Results(**found), revision=options.revision or _revision())
     if options.images:
         from realdata.plots import draw_all
 

@@ -23,7 +23,6 @@ class SimulatedLaw:
         sizes: numbers of users; None for the usual ones.
         covered: the aim on coverage applies.
         least_released: the aim on the share of runs that are released, at n = 1,000.
-        released_from: the aim on the share of released runs applies from so many users on.
     """
 
     name: str
@@ -35,7 +34,6 @@ class SimulatedLaw:
     sizes: tuple[int, ...] | None = None
     covered: bool = True
     least_released: float = 0.99
-    released_from: int = 0
 
 
 def _log_normal(sigma: float, **words: object) -> SimulatedLaw:
@@ -167,7 +165,7 @@ NEVER_TUNED_ON = (
     ),
     _gamma(1.5, "chi-square(3)", 2.0),
     _gamma(0.5, "gamma(0.5)"),
-    _with_zeros(0.5, _EXPONENTIAL, "exponential, 50% zeros", least_released=0.95, released_from=1_000),
+    _with_zeros(0.5, _EXPONENTIAL, "exponential, 50% zeros", least_released=0.95),
     _with_zeros(0.9, _EXPONENTIAL, "exponential, 90% zeros", sizes=(4_500, 10_000)),
     SimulatedLaw(
         name="Weibull(0.7)",
@@ -177,7 +175,7 @@ NEVER_TUNED_ON = (
         tail="heavy",
     ),
     _log_normal(1.5, tail="heavy"),
-    _with_zeros(0.6, _log_normal(1.0, tail="heavy"), "log-normal(1), 60% zeros", released_from=1_000),
+    _with_zeros(0.6, _log_normal(1.0, tail="heavy"), "log-normal(1), 60% zeros"),
     _student(4.0),
     _inverse_gamma(4.0),
     _lomax(2.5, "Pareto(2.5)"),

@@ -1,7 +1,7 @@
 """Other methods on the same user means: OpenDP with given bounds, CoinPress and unbounded quantiles.
 
-CoinPress and unbounded quantiles follow the descriptions in their papers; neither is the authors' code. Their noise
-comes from a seeded generator: they are measured here, never released.
+CoinPress and unbounded quantiles are reimplementations of the published methods, not checked against the authors' code.
+Their noise comes from a seeded generator: they are measured here, never released.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def concentrated(epsilon: float, delta: float) -> float:
 def coinpress(
     generator: Generator, means: Floats, runs: int, *, epsilon: float, steps: int, delta: float = DELTA
 ) -> Floats:
-    """Univariate CoinPress: Biswas, Dong, Kamath & Ullman (2020), Algorithms 1 and 2. Replace-user, public n.
+    """Univariate CoinPress: Biswas, Dong, Kamath & Ullman (2020). Replace-user, public n.
 
     Every step clips to the interval believed to hold the mean, widened by a normal tail bound, adds Gaussian noise and
-    narrows the interval. The first steps share a quarter of rho, the last has the rest, as in the paper's experiments.
+    narrows the interval. The first steps share a quarter of rho, the last has the rest.
     """
     deviation = float(means.std())
     reach = RANGE * float(np.abs(means).max())
