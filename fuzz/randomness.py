@@ -39,6 +39,10 @@ class CountedNoise:
         self.draws += 1
         return self._source.choose(costs, sizes, rate)
 
+    def permute_and_flip(self, costs: Any, rate: Fraction) -> int:
+        self.draws += 1
+        return self._source.permute_and_flip(costs, rate)
+
 
 class NoNoise(CountedNoise):
     """Zeros, and the candidate in the middle of the best run: what would be released without privacy."""
@@ -59,6 +63,10 @@ class NoNoise(CountedNoise):
         self.draws += 1
         best = int(np.argmin(costs))
         return int(sizes[:best].sum()) + int(sizes[best]) // 2
+
+    def permute_and_flip(self, costs: Any, rate: Fraction) -> int:
+        self.draws += 1
+        return int(np.argmin(costs))
 
 
 @contextlib.contextmanager

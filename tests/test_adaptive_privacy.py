@@ -398,9 +398,9 @@ def worst_of_world(
 KNOWN: dict[str, Any] = {"threshold": 1.0, "radius": 20.0}
 WHOLE: list[tuple[dict[str, Any], str, float]] = [
     (KNOWN, "user", 20.0),
-    (KNOWN, "record", 30.0),
+    (KNOWN, "record", 120.0),
     ({"scale": 1.0, "radius": 20.0}, "user", 30.0),
-    ({"bounds": (-2.0, 2.0)}, "record", 20.0),
+    ({"bounds": (-2.0, 2.0)}, "record", 120.0),
     ({"bounds": (0.0, None), "scale": 1.0, "radius": 20.0}, "user", 30.0),
 ]
 

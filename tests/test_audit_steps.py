@@ -98,17 +98,12 @@ def test_laws_without_stages_state_claims_too() -> None:
     assert shares_of_claims(Uniform(limit=2), Uniform(limit=2), PROMISE) == {}
 
 
-# Of a bound on a replaced user: under `add-remove` the scores of a share p move by p or 1 - p.
-TIGHT = {"replace-user": 0.99, "replace-values": 0.99, "add-remove": 0.65}
+# How much of its claim a step uses at least; permute-and-flip gives away less than its bound where many compete.
+TIGHT = {"replace-user": 0.5, "replace-values": 0.5, "add-remove": 0.45}
+LOCATION = ["number of users", "scale of user means", "scale beyond ties", "center of user means"]
 STEPS = {
-    "user": [
-        "weight of all users",
-        "spread of user means",
-        "spread beyond ties",
-        "place of user means",
-        "the mean",
-    ],
-    "record": ["record cap"],
+    "user": [*LOCATION, "bounds", "the mean"],
+    "record": [*LOCATION, "influence bound, first step", "first step", "influence bound", "the mean"],
 }
 
 
@@ -119,15 +114,16 @@ STEPS = {
 def test_every_step_comes_near_its_claim(neighbors: str, per: str, delta: float) -> None:
     found = hm.audit("adaptive", epsilon=1, delta=delta, per=per, neighbors=neighbors)
     assert found.kept, found
-    steps = STEPS["user"] + (STEPS["record"] if per == "record" and neighbors != "replace-values" else [])
+    private = ["record cap", "weight of all users"] if neighbors != "replace-values" else []
+    steps = STEPS[per] + (private if per == "record" else [])
     for step in steps:
         assert found.claims[step] >= TIGHT[neighbors], (step, found.claims)
 
 
 def test_every_step_of_one_audit_comes_near_its_claim() -> None:
-    found = hm.audit("adaptive", epsilon=1, neighbors="replace-user", pairs=40)
+    found = hm.audit("adaptive", epsilon=1, neighbors="replace-user", pairs=24)
     assert found.kept, found
-    assert {step: round(found.claims[step], 2) for step in STEPS["user"]} == dict.fromkeys(STEPS["user"], 1.0)
+    assert min(found.claims[step] for step in STEPS["user"]) >= TIGHT["replace-user"], found.claims
 
 
 @pytest.mark.slow
@@ -146,9 +142,9 @@ def test_every_step_of_tuned_groups_comes_near_its_claim(neighbors: str, private
         private_keys=private_keys,
     )
     assert found.kept, found
-    steps = [*STEPS["user"], "spread for all groups", *(["which groups appear"] if private_keys else [])]
+    steps = [*STEPS["user"], *(["which groups appear"] if private_keys else [])]
     for step in steps:
-        assert found.claims[step] >= min(TIGHT[neighbors], 0.9), (step, found.claims)
+        assert found.claims[step] >= TIGHT[neighbors], (step, found.claims)
 
 
 @pytest.mark.parametrize("neighbors", list(TIGHT))

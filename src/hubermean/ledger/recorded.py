@@ -119,12 +119,12 @@ def _one(release: Release) -> dict[str, Any]:
         "values": list(release.values),
         "n_users": release.n_users,
         "denominator": release.denominator and asdict(release.denominator),
-        "warnings": list(release.warnings),
+        **({"warnings": list(release.warnings)} if release.warnings else {}),
         "intervals": None
         if first is None
         else {
             "covers": first.covers,
-            "assumption": first.assumption,
+            **({"assumption": first.assumption} if first.assumption else {}),
             "ends": [[level, [_plain(one.low)], [_plain(one.high)]] for level, one in details.items() if one],
         },
     }
