@@ -381,7 +381,7 @@ def worst_of_world(
     """(share of epsilon, shares of what each step costs), the largest over all pairs."""
     request = request_of(relation, per=per, epsilon=epsilon)
     promise = Claim(what="the whole", epsilon=epsilon)
-    common: list[User] = [(0.0, 2), (0.25, 1), (1.0, 1)] * 4
+    common: list[User] = [(0.0, 2), (0.25, 1), (1.0, 1)] * 8
     worst, claims = 0.0, dict[str, float]()
     for pair in small_worlds(relation, size, common):
         laws = []
