@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo postgres java test test-all check bench bench-all environments accuracy tuning peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
+.PHONY: help demo postgres java test test-all check bench bench-all environments accuracy realdata peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -50,8 +50,8 @@ environments: java  ## an environment for each other library; what cannot be mad
 accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; half an hour
 	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
 
-tuning: $(READY)  ## how good a mean is about which nothing is told, into docs/tuning.md; half an hour
-	$(BIN)/python benchmarks/tuning.py --markdown docs/tuning.md
+realdata: $(READY)  ## real tables and simulated laws with defaults only, into docs/realdata.md; half an hour
+	OPENBLAS_NUM_THREADS=1 PYTHONPATH=benchmarks $(BIN)/python -m realdata --markdown docs/realdata.md --images docs/img
 
 hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
 	$(BIN)/python benchmarks/hostile.py --plot docs/img/hostile.svg

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-
-_RESAMPLES, _RESAMPLING_SEED = 200, 8
 
 
 def adjusted(errors: np.ndarray, plain: np.ndarray, unit: float, weights: np.ndarray) -> tuple[float, float]:
@@ -26,20 +23,3 @@ def paired_ratio(errors: np.ndarray, plain: np.ndarray, weights: np.ndarray) -> 
 
 def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     return float(np.average(values, weights=weights)), float(values.std(ddof=1) / len(values) ** 0.5)
-
-
-def median_ratio(errors: np.ndarray, plain: np.ndarray) -> tuple[float, float]:
-    """A ratio of medians over the same draws."""
-    return with_resampling(
-        lambda mine, theirs: np.median(mine, axis=-1) / np.median(theirs, axis=-1), errors, plain
-    )
-
-
-def with_resampling(statistic: Callable[..., np.ndarray | float], *values: np.ndarray) -> tuple[float, float]:
-    """A statistic along the last axis of arrays that belong together, and its standard error by the bootstrap."""
-    size = len(values[0])
-    if size < 2:
-        return math.nan, math.nan
-    chosen = np.random.default_rng(_RESAMPLING_SEED).integers(size, size=(_RESAMPLES, size))
-    spread = np.std(statistic(*(one[chosen] for one in values)), ddof=1)
-    return float(statistic(*values)), float(spread)

@@ -30,9 +30,7 @@ def write_salaries() -> None:
 def main() -> int:
     write_salaries()
     print("26,428 yearly salaries (dollars) of 5,149 baseball players; the person to protect is the player.")
-    print(
-        "You provide only the privacy budget; bounds on what a player can add are estimated privately.\n"
-    )
+    print("You provide only the privacy budget; bounds on what a player can add are estimated privately.\n")
     print("$ " + " ".join(COMMAND), flush=True)
     program = Path(sys.executable).with_name(COMMAND[0])
     return subprocess.run([str(program), *COMMAND[1:]], check=False).returncode

@@ -532,7 +532,9 @@ def everything_for_the_mean(patch: Patch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "per"), [(ignored_cap, "record"), (everything_for_the_mean, "user")], ids=str
+    ("broken", "per"),
+    [(ignored_cap, "record"), (everything_for_the_mean, "user")],
+    ids=["cap ignored", "center not booked"],
 )
 def test_a_slip_between_steps_is_found_on_small_worlds(
     broken: Callable[[Patch], None], per: str, monkeypatch: Patch

@@ -203,7 +203,7 @@ def test_few_users_are_looked_for_near_zero_or_not_at_all() -> None:
 @pytest.mark.parametrize("sides", ["both", "upper", "lower"])
 def test_tails_are_found_at_their_rank(sides: Sides) -> None:
     rng, noise = np.random.default_rng(13), InsecureSeededNoise(14)
-    search = TailSearch.plan(4000, epsilon=0.3, total=1.0, hostile=0.0, sides=sides, one_way=True)
+    search = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides=sides, one_way=True)
     assert search.rank is not None
     values = np.sort(rng.exponential(size=4000) - 0.7)
     law = search.law(*beyond_distances(values, 0.7), concentrated=False)
@@ -218,14 +218,16 @@ def test_tails_are_found_at_their_rank(sides: Sides) -> None:
 
 
 def test_hostile_users_cannot_reach_the_rank() -> None:
-    plain = TailSearch.plan(4000, epsilon=0.3, total=1.0, hostile=0.0, sides="both", one_way=True)
-    safe = TailSearch.plan(4000, epsilon=0.3, total=1.0, hostile=0.05, sides="both", one_way=True)
+    plain = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", one_way=True)
+    safe = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.05, sides="both", one_way=True)
     assert plain.rank is not None
     assert safe.rank == plain.rank + 200
 
 
 def test_bounds_are_stretched_the_more_the_heavier_the_tail() -> None:
-    search = TailSearch.plan(4000, epsilon=0.3, total=1.0, hostile=0.0, sides="both", one_way=True)
+    search = TailSearch.plan(
+        4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", one_way=True
+    )
     stretched = [search.stretched(one, users=4000, share=0.75, total=1.0) / one for one in (1.0, 3.0, 10.0)]
     assert stretched == sorted(stretched)
     assert stretched[0] >= 1.0

@@ -42,7 +42,7 @@ _SURELY = _NO_SCALE + math.log(20.0)
 _HARDLY = 8.0
 _GENEROUS, _CHEAP = 3.0, 0.1
 _SHARES = ((75, 0.13), (65, 0.35))  # per cent, and the largest part of the budget to be spent on them
-_BEYOND_TIES = (80, 98)
+_BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class ScaleSearch:
         low, high = _BEYOND_TIES
         for per_cent in range(high, low - 1, -1):
             search = cls(per_cent=per_cent, epsilon=Fraction(max(epsilon, 0.0)), one_way=one_way)
-            if 2.0 * search.sensitivity * _HARDLY <= epsilon * (_PER_CENT - per_cent) * users:
+            if 2.0 * search.sensitivity * _BEYOND_TIES_NATS <= epsilon * (_PER_CENT - per_cent) * users:
                 return search
         return None
 

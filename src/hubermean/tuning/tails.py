@@ -31,7 +31,7 @@ DISTANCES: Floats = np.exp2(np.arange(STEPS) / _PER_OCTAVE)
 """The public grid of distances from the center, in units of the scale."""
 
 _MANY = 600.0  # users times epsilon from which on a rank is safe
-_NATS_PER_RANK, _LARGEST_RANK = 16.0, 0.06
+_NATS_PER_RANK, _LARGEST_RANK, _LARGEST_TAIL = 16.0, 0.06, 0.3
 _DECAY = 0.58  # nats per step of a side
 _BENT, _PARETO_SHARE, _LEAST_OCTAVES = (
     0.317,
@@ -65,6 +65,7 @@ class TailSearch:
         users: float,
         *,
         epsilon: float,
+        share: float,
         total: float,
         hostile: float,
         sides: Sides,
@@ -73,11 +74,12 @@ class TailSearch:
     ) -> TailSearch:
         """`epsilon` is what the choice may cost, `total` what all of the release does, `hostile` a share of the users.
 
-        `many` groups of users share the bounds.
+        `share` of the users lie within the scale, so that ranks beyond it are ranks in the tail; `many` groups of users
+        share the bounds.
         """
-        rank = None
+        rank, largest = None, min(_LARGEST_RANK, _LARGEST_TAIL * (1.0 - share))
         if users * total >= _MANY or hostile > 0.0:
-            rank = max(math.ceil(min(_NATS_PER_RANK * many / epsilon, _LARGEST_RANK * users)), 1)
+            rank = max(math.ceil(min(_NATS_PER_RANK * many / epsilon, largest * users)), 1)
             rank += math.ceil(hostile * users)
         return cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, one_way=one_way)
 

@@ -318,6 +318,7 @@ class BudgetSplit:
         return TailSearch.plan(
             users,
             epsilon=self._choice(self._own(found), part),
+            share=self._share(column, found),
             total=self.strength,
             hostile=self.known.hostile,
             sides=self.sides(column),

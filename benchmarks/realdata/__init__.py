@@ -1,0 +1,1 @@
+"""How good `adaptive` is with defaults only: on real tables by person, beside other methods, and on simulated laws."""
