@@ -168,8 +168,8 @@ class InfluenceSearch:
 
     @staticmethod
     def serves(users: float, *, epsilon: float) -> bool:
-        """Whether so many users are enough to tell any rank from none."""
-        return _LARGEST_INFLUENCE_RANK * users * epsilon >= _LEAST_NATS
+        """Whether so many users are enough for a rank that leaves most of them on this side of it."""
+        return _SERVING_RANK * users * epsilon >= _NATS_PER_INFLUENCE_RANK[False]
 
     @staticmethod
     def least_epsilon(users: float, *, first: bool) -> float:
@@ -217,7 +217,7 @@ def _rank_costs(beyond: IntArray, rank: int) -> IntArray:
 
 
 _NATS_PER_INFLUENCE_RANK = {True: 10.0, False: 14.0}  # for the first step, and for the last
-_LARGEST_INFLUENCE_RANK, _LEAST_NATS = 0.2, 6.0
+_LARGEST_INFLUENCE_RANK, _SERVING_RANK = 0.2, 0.17
 _GOOD_INFLUENCE_RANK = {True: 0.08, False: 0.04}  # of the users: with fewer of them more is spent
 _INNER_SHARE = 0.25
 _INFLUENCE_DECAY = 0.35  # nats per step

@@ -228,11 +228,11 @@ class BudgetSplit:
         """The epsilon of Laplace noise that costs a part of a budget."""
         return replace(self.purse, total=budget).largest_noise(self._part(part))
 
-    def count_epsilon(self) -> float:
-        """For the number of users."""
+    def count_epsilon(self, users: float | None = None) -> float:
+        """For the number of users; `users` is how many to count on in place of what is public."""
         # A mean over records is divided by their weight, so there the number of users need not be exact.
         most = self.purse.largest_noise(_COUNT_PART if self.request.per == "user" else _COUNT_PART / 2)
-        users = self.start.users
+        users = self.start.users if self.start.users is None or users is None else users
         return most if users is None else min(most, _COUNTED_WITHIN / math.sqrt(max(users, 1.0)))
 
     def scale_search(self, found: Found) -> ScaleSearch:
@@ -461,7 +461,7 @@ class BudgetSplit:
         """About what the steps will have found and spent, with so many users, before tails and influence are sought."""
         found = Found(users=float(users), cap=self.start.cap)
         if self.counts_users():
-            epsilon = self.count_epsilon()
+            epsilon = self.count_epsilon(users)
             stddev = math.sqrt(2.0) / epsilon
             lost = max(users - _LOST_SCALES / epsilon, 0.0)
             found = replace(
