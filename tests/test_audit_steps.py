@@ -98,56 +98,67 @@ def test_laws_without_stages_state_claims_too() -> None:
     assert shares_of_claims(Uniform(limit=2), Uniform(limit=2), PROMISE) == {}
 
 
-# How much of its claim a step uses at least; permute-and-flip gives away less than its bound where many compete.
-TIGHT = {"replace-user": 0.5, "replace-values": 0.5, "add-remove": 0.45}
-LOCATION = ["number of users", "scale of user means", "scale beyond ties", "center of user means"]
+RELATIONS = ["replace-user", "replace-values", "add-remove"]
+# Shares of what a step costs that some pair must use. Noise and the exponential mechanism come near 1; permute-and-flip
+# only where nearly all candidates move at once, and a cap by share allows for more than add-remove can change.
+SURELY, HALF = 0.85, 0.49
 STEPS = {
-    "user": [*LOCATION, "bounds", "the mean"],
-    "record": [*LOCATION, "influence bound, first step", "first step", "influence bound", "the mean"],
+    "user": {
+        "scale of user means": HALF,
+        "scale beyond ties": HALF,
+        "center of user means": 0.99,
+        "bounds": HALF,
+        "the mean": SURELY,
+    },
+    "record": {
+        "scale of user means": HALF,
+        "scale beyond ties": HALF,
+        "center of user means": 0.99,
+        "influence bound, first step": HALF,
+        "first step": 0.99,
+        "influence bound": HALF,
+        "the mean": SURELY,
+    },
 }
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize("per", ["user", "record"])
-@pytest.mark.parametrize("neighbors", list(TIGHT))
+def lagging(found: hm.Audit, steps: dict[str, float]) -> dict[str, float]:
+    """The steps that no pair came near enough to."""
+    return {
+        step: found.claims.get(step, 0.0)
+        for step, least in steps.items()
+        if found.claims.get(step, 0.0) < least
+    }
+
+
 @pytest.mark.slow
-def test_every_step_comes_near_its_claim(neighbors: str, per: str, delta: float) -> None:
-    found = hm.audit("adaptive", epsilon=1, delta=delta, per=per, neighbors=neighbors)
+@pytest.mark.parametrize("per", ["user", "record"])
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_every_step_comes_near_its_claim(neighbors: str, per: Any) -> None:
+    found = hm.audit("adaptive", epsilon=20, per=per, neighbors=neighbors, pairs=40)
     assert found.kept, found
-    private = ["record cap", "weight of all users"] if neighbors != "replace-values" else []
-    steps = STEPS[per] + (private if per == "record" else [])
-    for step in steps:
-        assert found.claims[step] >= TIGHT[neighbors], (step, found.claims)
+    steps = dict(STEPS[per])
+    if per == "record" and neighbors != "replace-values":
+        steps |= {"record cap": HALF, "weight of all users": 0.99}
+    assert not lagging(found, steps), found.claims
 
 
 def test_every_step_of_one_audit_comes_near_its_claim() -> None:
-    found = hm.audit("adaptive", epsilon=1, neighbors="replace-user", pairs=24)
+    found = hm.audit("adaptive", epsilon=20, neighbors="replace-values", pairs=24)
     assert found.kept, found
-    assert min(found.claims[step] for step in STEPS["user"]) >= TIGHT["replace-user"], found.claims
+    assert not lagging(found, STEPS["user"]), found.claims
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("private_keys", [True, False])
-@pytest.mark.parametrize("neighbors", list(TIGHT))
-def test_every_step_of_tuned_groups_comes_near_its_claim(neighbors: str, private_keys: bool) -> None:
-    # One group holds the many users that the steps need, so with two groups a user not all could be on the edge.
-    max_groups = 1 if private_keys else 2
-    found = hm.audit(
-        "adaptive",
-        epsilon=1,
-        delta=1e-4,
-        groups=4,
-        max_groups=max_groups,
-        neighbors=neighbors,
-        private_keys=private_keys,
-    )
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_every_step_of_adaptive_groups_comes_near_its_claim(neighbors: str) -> None:
+    found = hm.audit("adaptive", epsilon=20, groups=3, per="record", neighbors=neighbors, pairs=40)
     assert found.kept, found
-    steps = [*STEPS["user"], *(["which groups appear"] if private_keys else [])]
-    for step in steps:
-        assert found.claims[step] >= TIGHT[neighbors], (step, found.claims)
+    cap = {"record cap": 0.34 if neighbors == "add-remove" else HALF}
+    assert not lagging(found, {**STEPS["user"], **cap}), found.claims
 
 
-@pytest.mark.parametrize("neighbors", list(TIGHT))
+@pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize(("per", "cap"), [("user", None), ("record", 3), ("record", None)])
 def test_counts_keep_their_promise(per: Any, cap: int | None, neighbors: str) -> None:
     found = hm.audit("count", epsilon=1, per=per, record_cap=cap, neighbors=neighbors, pairs=40)

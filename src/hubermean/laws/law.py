@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -93,7 +93,12 @@ class PermuteAndFlip:
         return noise.permute_and_flip(self.costs, self.rate)
 
     def log_probabilities(self) -> NDArray[np.float64]:
-        """Of each candidate, to about ten digits; for audits.
+        """Of each candidate, to about ten digits; for audits, which look at one law many times."""
+        return self._log_probabilities
+
+    @cached_property
+    def _log_probabilities(self) -> NDArray[np.float64]:
+        """As an integral over arrival times.
 
         A candidate of acceptance probability q has q times the integral over t from 0 to 1 of the product of
         (1 - q_j t) over all others: if each draws a uniform arrival time, it is the first of the accepted.
