@@ -58,7 +58,7 @@ def seed_noise(example: str) -> None:
     from hubermean.noise.insecure import InsecureSeededNoise
 
     seeded = InsecureSeededNoise(zlib.crc32(example.encode()))
-    for name in ("discrete_laplace", "discrete_gaussian", "below", "choose"):
+    for name in ("discrete_laplace", "discrete_gaussian", "below", "choose", "permute_and_flip"):
         setattr(SystemNoise, name, staticmethod(getattr(seeded, name)))
 
 
