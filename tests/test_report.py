@@ -10,10 +10,12 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -476,3 +478,13 @@ def test_a_browser_reads_the_page_as_it_was_meant(tmp_path: Path) -> None:
     )
     assert parsed == written
     assert "x.example" not in log.read_text()
+
+
+def test_what_a_number_should_not_be_taken_for_is_on_the_page() -> None:
+    """The warning of a release, and the assumption behind its interval."""
+    means = np.random.default_rng(3).lognormal(0, 1, 3000)
+    release = replace(hm.mean_of_user_means(means, epsilon=1), warnings=("A few users carry <most> of it.",))
+    shown = page(release)
+    assert "A few users carry &lt;most&gt; of it." in shown
+    assert "no more than" in shown
+    assert release.interval_details().assumption.split(" times")[0] in shown  # type: ignore[union-attr]

@@ -78,10 +78,10 @@ def _file_name(source: str) -> str:
 
 
 def _warnings(subject: Subject) -> list[str]:
-    if not subject.parameters.get("insecure_noise"):
-        return []
-    told = "Made with seeded noise, for tests: this page is not private."
-    return [section(None, tag("p", safe(told)), kind="warning")]
+    sentences = list(subject.warnings)
+    if subject.parameters.get("insecure_noise"):
+        sentences.insert(0, "Made with seeded noise, for tests: this page is not private.")
+    return [section(None, tag("p", safe(sentence)), kind="warning") for sentence in sentences]
 
 
 def _answer(subject: Subject) -> str:
@@ -139,7 +139,7 @@ def _legend(subject: Subject) -> str:
         return NO_INTERVAL
     return (
         f"Dot: the released value. Line: {interval.level:.0%} interval; thick part: {NARROW_LEVEL:.0%} interval. "
-        f"They cover {interval.covers}."
+        f"They cover {interval.covers}. {interval.assumption}".rstrip()
     )
 
 

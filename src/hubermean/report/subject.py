@@ -138,6 +138,7 @@ class Subject:
     n_users: int | None
     parameters: Mapping[str, Any]
     spent: tuple[Spent, ...]
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, release: Release | Table) -> Subject:
@@ -162,6 +163,7 @@ class Subject:
             n_users=n_users,
             parameters={**about, **release.parameters, **_ledger(release)},
             spent=release.spent,
+            warnings=release.warnings if isinstance(release, Release) else (),
         )
 
     @property
