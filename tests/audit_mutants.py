@@ -1,4 +1,4 @@
-"""Slips planted in the adaptive mechanism, in groups and in counts, one at a time: what an audit must find.
+"""Slips planted in the adaptive mechanism, in thresholds, in groups and in counts: what an audit must find.
 
 Each is a change of a rate, a sensitivity, a split of the budget or of what is booked. The audit knows nothing of it.
 """
@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hubermean.groups import Division
 from hubermean.groups import adaptive as adaptive_groups
 from hubermean.groups.selection import KeySelection
 from hubermean.ingest.group_query import GroupQuery
-from hubermean.mechanisms import Adaptive, counted
+from hubermean.mechanisms import Adaptive, counted, shells
 from hubermean.mechanisms.adaptive import BudgetSplit, PreparedAdaptive, last_step
 from hubermean.mechanisms.adaptive.last_step import ClippedSum, PreparedLastStep
 from hubermean.mechanisms.adaptive.steps import (
@@ -30,6 +31,9 @@ from hubermean.mechanisms.adaptive.steps import (
     MoveCenters,
 )
 from hubermean.mechanisms.counted import Count, PreparedCount
+from hubermean.mechanisms.estimated import PreparedEstimated
+from hubermean.mechanisms.geometry import Geometry
+from hubermean.mechanisms.location_grid import LocationGrid
 from hubermean.mechanisms.purse import Purse
 from hubermean.tuning import CapSearch, CenterSearch, InfluenceSearch, ScaleSearch, TailSearch
 
@@ -335,7 +339,65 @@ CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10), "groups": 
 KEYS: dict[str, Any] = {**CLIPPED, "private_keys": True, "delta": 1e-4}
 COUNT: dict[str, Any] = {"mechanism": "count"}
 
+SHRINKING = {"per": "record", "threshold": 1, "radius": 100, "threshold_power": 0.5, "record_cap": 400}
+"""Thresholds that shrink with the root of the number of records."""
+INFLUENCE = {**SHRINKING, "threshold_power": 1, "record_cap": None}
+CERTIFIED = {**SHRINKING, "delta": 1e-3, "epsilon": 3}
+BY_NAME = {"mechanism": "exact", "epsilon": 3}
+
+
+def influence_of_one_record(patch: Patch) -> None:
+    """The most that one user adds is taken to be what one with a single record does."""
+    patch.setattr(LocationGrid, "influence", lambda self, weight: self.threshold)
+    patch.setattr(Geometry, "influence", lambda self, weight: self.threshold)
+
+
+def heavy_users_add_more(patch: Patch) -> None:
+    """Users of many records add four times as much as the score allows for."""
+    made = shells.influence_bounds
+
+    def bounds(weights: Any, threshold: int, power: int) -> Any:
+        return made(weights, threshold, power) * np.where(weights > 100, 4, 1)
+
+    patch.setattr(shells, "influence_bounds", bounds)
+
+
+def steps_for_free(patch: Patch) -> None:
+    """The mechanism that follows the steps has the whole budget."""
+    made = PreparedEstimated.last
+    patch.setattr(
+        PreparedEstimated, "last", lambda self, found: made(self, replace(found, spent=Fraction(0)))
+    )
+
+
 MUTANTS = [
+    *(
+        Mutant(
+            name=f"influence of one record in {mechanism}",
+            broken=influence_of_one_record,
+            audit={"mechanism": mechanism, **given},
+            pairs=120,
+        )
+        for mechanism, given in (
+            ("exact", SHRINKING),
+            ("tested", CERTIFIED),
+            ("smooth", {**CERTIFIED, "epsilon": 6, "delta": 0.05, "users": 200}),
+        )
+    ),
+    Mutant(
+        name="heavy users add more",
+        broken=heavy_users_add_more,
+        audit={"mechanism": "exact", **INFLUENCE},
+        pairs=40,
+    ),
+    Mutant(
+        name="heavy users add more, add-remove",
+        broken=heavy_users_add_more,
+        audit={"mechanism": "exact", **INFLUENCE, "neighbors": "add-remove"},
+        pairs=40,
+    ),
+    Mutant(name="steps for free", broken=steps_for_free, audit=BY_NAME, pairs=5),
+    Mutant(name="the center is not booked, by name", broken=free(ChooseCenters), audit=BY_NAME, pairs=5),
     # Rates and scales.
     Mutant(name="rate of the scale", broken=rate_times(2, ScaleSearch), audit=ADAPTIVE, pairs=12, slow=True),
     Mutant(
@@ -364,13 +426,13 @@ MUTANTS = [
         name="rate beyond ties", broken=rate_times(3, LookBeyondTies), audit=ADAPTIVE, pairs=16, slow=True
     ),
     Mutant(
-        name="rate of the bounds by rank",
+        name="rate of the bounds",
         broken=rate_times(3, TailSearch),
         audit=ADAPTIVE,
         pairs=16,
         slow=True,
     ),
-    Mutant(name="rate of the bounds by total", broken=rate_times(3, TailSearch), audit=FEW, pairs=40),
+    Mutant(name="rate of the bounds with few users", broken=rate_times(3, TailSearch), audit=FEW, pairs=40),
     Mutant(
         name="rate of the influence bound",
         broken=rate_times(3, InfluenceSearch),

@@ -31,12 +31,26 @@ Contents = tuple[float, int]  # a user's mean, NaN where no record is usable, an
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A small grid and what a user may hold; `records` is None where all users weigh one."""
+    """A small grid and what a user may hold; `records` is None where all users weigh one.
+
+    `power` is theta, one of 0, 1/2 and 1. `capped` says whether the mechanism is told the most records where counts are
+    private.
+    """
 
     radius: int
     threshold: int
     values: tuple[int, ...]
     records: tuple[int, ...] | None
+    power: float = 0.0
+    capped: bool = True
+
+    def influence(self, weight: int) -> int:
+        """The integer part of T weight^(1 - power), in integers."""
+        return {
+            0.0: self.threshold * weight,
+            0.5: math.isqrt(self.threshold**2 * weight),
+            1.0: self.threshold,
+        }[self.power]
 
     @property
     def cap(self) -> int:
@@ -135,9 +149,17 @@ def on_small_grid(setting: Setting, relation: Neighbors, table: UserTable, depth
     """As prepared for a release, but with a grid and a depth that a release would not choose."""
     per: Any = "user" if setting.records is None else "record"
     request = Request(columns=("mean",), epsilon=1.0, delta=0.0, neighbors=relation, per=per)
-    asked = Exact(threshold=1.0, radius=9.0, record_cap=None if setting.records is None else setting.cap)
+    asked = Exact(
+        threshold=1.0,
+        radius=9.0,
+        record_cap=setting.cap
+        if setting.records is not None and (setting.capped or relation.counts_are_public)
+        else None,
+        threshold_power=None if setting.records is None else setting.power,
+    )
     prepared = asked.prepare(request, PublicFacts.of(table, relation))
-    grid = LocationGrid(exponent=0, threshold=setting.threshold, radius=setting.radius)
+    power = prepared.grid.power
+    grid = LocationGrid(exponent=0, threshold=setting.threshold, radius=setting.radius, power=power)
     return replace(prepared, grid=grid, depth=min(depth, prepared.depth))
 
 
@@ -157,14 +179,16 @@ def defined_scores(setting: Setting, relation: Neighbors, worlds: IntArray) -> I
     values = np.array([0 if math.isnan(mean) else int(mean) for mean, _ in contents])
     active = np.array([0 if math.isnan(mean) else 1 for mean, _ in contents])
     points = np.arange(-setting.radius, setting.radius + 1)
-    clipped = np.clip(points - values[:, np.newaxis], -setting.threshold, setting.threshold)
-    pulls = (clipped * (weights * active)[:, np.newaxis])[worlds]
-    most, n_users = setting.cap * setting.threshold, worlds.shape[1]
+    own = np.array([setting.influence(int(weight)) for weight in weights])
+    clipped = np.clip(
+        weights[:, np.newaxis] * (points - values[:, np.newaxis]), -own[:, np.newaxis], own[:, np.newaxis]
+    )
+    pulls = (clipped * active[:, np.newaxis])[worlds]
+    most, n_users = setting.influence(setting.cap), worlds.shape[1]
     if relation is Neighbors.ADD_REMOVE:
         total = pulls.sum(axis=1)
         up, down = -(-np.maximum(total, 0) // most), -(-np.maximum(-total, 0) // most)
     else:
-        own = weights * setting.threshold
         reaches = (own if relation.counts_are_public else np.full_like(own, most))[worlds]
         up, down = (np.full((len(worlds), len(points)), n_users) for _ in range(2))
         for kept in itertools.product([False, True], repeat=n_users):

@@ -88,6 +88,24 @@ def random_world(rng: np.random.Generator, family: str, n: int, d: int, *, cap: 
     return World(means=means, counts=counts)
 
 
+POWERS = (None, 0.5, 1.0)
+CAPS = (4, 10_000)
+
+
+def some_thresholds(rng: np.random.Generator, cap: int) -> tuple[int, float | None]:
+    """(cap, power): thresholds that shrink with the weight, for weights up to a cap above one."""
+    if cap == 1:
+        return 1, None
+    return int(rng.choice(CAPS)), POWERS[rng.integers(3)]
+
+
+def as_wide_as_thresholds(world: World, rng: np.random.Generator, cap: int, power: float | None) -> World:
+    """The world in units of the threshold of some weight, so that heavy users have something to decide."""
+    if power is None:
+        return world
+    return replace(world, means=world.means * float(rng.choice([1.0, cap**-power, (cap / 2) ** -power])))
+
+
 def neighbours(world: World, relation: Neighbors, rng: np.random.Generator, cap: int) -> Iterator[World]:
     """A few neighbours meant to move the centre or the depths as far as one user can."""
     n, d = world.means.shape
@@ -127,20 +145,28 @@ def prepare(
     epsilon: float = 1.0,
     delta: float = 1e-5,
     radius: float = 5.0,
+    power: float | None = None,
 ) -> PreparedSmooth:
     """The mechanism for a world."""
     request = world.request(relation, cap=cap, epsilon=epsilon, delta=delta)
-    mechanism = Smooth(threshold=T, radius=radius, record_cap=cap if cap > 1 else None)
+    mechanism = Smooth(threshold=T, radius=radius, record_cap=cap if cap > 1 else None, threshold_power=power)
     return mechanism.prepare(request, PublicFacts.of(world.table(), relation))
 
 
 @lru_cache(maxsize=256)
 def prepare_at(
-    relation: Neighbors, *, beta: float, epsilon: float, delta: float, dimension: int = 1, cap: int = 1
+    relation: Neighbors,
+    *,
+    beta: float,
+    epsilon: float,
+    delta: float,
+    dimension: int = 1,
+    cap: int = 1,
+    power: float | None = None,
 ) -> PreparedSmooth:
     """The mechanism at a beta of our choice: every beta is valid, for every number of users."""
     any_world = World(means=np.zeros((2, dimension)), counts=np.ones(2, dtype=np.int64))
-    made = prepare(any_world, relation, cap=cap, epsilon=epsilon, delta=delta)
+    made = prepare(any_world, relation, cap=cap, epsilon=epsilon, delta=delta, power=power)
     noise = smooth_noise(epsilon, delta, beta=beta + 2.0**-40, dimension=dimension)
     exponent = smooth._grid_exponent(made.radius, noise.alpha)
     return replace(
@@ -179,7 +205,7 @@ def side(prepared: PreparedSmooth, world: World) -> Side:
     points, weights = prepared.users(table)
     centre, sensitivity = prepared.centre_and_sensitivity(points, weights)
     if len(points):
-        depths = prepared.geometry.depths(points, centre)
+        depths = prepared.geometry.depths(points, centre, weights)
         bounds = smooth.certified_bounds(depths, weights, caps=prepared.caps, reach=prepared.reach)
     else:
         bounds = np.full(prepared.reach, np.inf)

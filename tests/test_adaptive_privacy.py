@@ -157,23 +157,23 @@ def cap(rank: int | None) -> Searched:
     return Searched("cap by share" if rank is None else "cap by rank", law)
 
 
-def tails(rank: int | None, sides: Sides) -> Searched:
+def tails(rank: int, sides: Sides) -> Searched:
     def law(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
         above, below = steps._beyond(table, MeansBeyond(0, 0.25, 1.0))
         search = TailSearch(epsilon=EPSILON, rank=rank, sides=sides, one_way=one_way(relation))
         return search.law(above, below, concentrated=concentrated)
 
-    return Searched(f"tails by {'total' if rank is None else 'rank'}, {sides}", law)
+    return Searched(f"tails beyond {rank} users, {sides}", law)
 
 
-def influence(inner: int | None) -> Searched:
+def influence(rank: int) -> Searched:
     def law(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
         request = request_of(relation, per="record")
         look = InfluenceBeyond(request, 0, 0.25, 1.0, None, (None, 1e6))
-        search = InfluenceSearch(epsilon=EPSILON, rank=3, inner=inner)
+        search = InfluenceSearch(epsilon=EPSILON, rank=rank)
         return search.law(*steps._beyond(table, look), concentrated=concentrated)
 
-    return Searched("influence, first" if inner is None else "influence, last", law)
+    return Searched(f"influence beyond {rank} users", law)
 
 
 SEARCHES = {
@@ -185,9 +185,8 @@ SEARCHES = {
         center(),
         cap(None),
         cap(4),
-        *(tails(rank, sides) for rank in (3, None) for sides in ("both", "upper", "lower")),  # type: ignore[arg-type]
-        influence(None),
-        influence(8),
+        *(tails(rank, sides) for rank in (3, 0) for sides in ("both", "upper", "lower")),  # type: ignore[arg-type]
+        influence(3),
     ]
 }
 
@@ -445,12 +444,12 @@ def twice_the_rate_of_the_center(patch: Patch) -> None:
     rate_of(CenterSearch, patch, lambda search: 1 if search.one_way else 2)
 
 
-def one_way_rate_of_the_total(patch: Patch) -> None:
-    rate_of(TailSearch, patch, lambda search: 2 if search.rank is None and not search.one_way else 1)
+def one_way_rate_of_the_tails(patch: Patch) -> None:
+    rate_of(TailSearch, patch, lambda search: 1 if search.one_way or search.sides != "both" else 2)
 
 
-def twice_the_rate_of_the_rank(patch: Patch) -> None:
-    rate_of(TailSearch, patch, lambda search: 1 if search.rank is None else 2)
+def twice_the_rate_of_the_tails(patch: Patch) -> None:
+    rate_of(TailSearch, patch, lambda search: 2)
 
 
 def twice_the_rate_of_the_influence(patch: Patch) -> None:
@@ -468,11 +467,12 @@ SEARCH_MUTANTS: list[tuple[Callable[[Patch], None], str, Neighbors]] = [
     (one_way_sensitivity_of_the_scale, "scale 65", REPLACED),
     (twice_the_rate_of_the_center, "center", REPLACED),
     (twice_the_rate_of_the_center, "center", Neighbors.REPLACE_VALUES),
-    (one_way_rate_of_the_total, "tails by total, both", REPLACED),
-    (one_way_rate_of_the_total, "tails by total, both", Neighbors.REPLACE_VALUES),
-    (twice_the_rate_of_the_rank, "tails by rank, both", REPLACED),
-    (twice_the_rate_of_the_influence, "influence, first", REPLACED),
-    (twice_the_rate_of_the_influence, "influence, last", COMES_OR_GOES),
+    (one_way_rate_of_the_tails, "tails beyond 0 users, both", REPLACED),
+    (one_way_rate_of_the_tails, "tails beyond 3 users, both", Neighbors.REPLACE_VALUES),
+    (twice_the_rate_of_the_tails, "tails beyond 3 users, both", COMES_OR_GOES),
+    (twice_the_rate_of_the_tails, "tails beyond 0 users, upper", REPLACED),
+    (twice_the_rate_of_the_influence, "influence beyond 3 users", REPLACED),
+    (twice_the_rate_of_the_influence, "influence beyond 3 users", COMES_OR_GOES),
     (twice_the_rate_of_the_cap, "cap by share", REPLACED),
     (twice_the_rate_of_the_cap, "cap by rank", COMES_OR_GOES),
 ]

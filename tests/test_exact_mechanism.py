@@ -25,6 +25,7 @@ from hubermean.location import huber_location
 from hubermean.mechanisms import PublicFacts, Request
 from hubermean.mechanisms.exact import Exact, PreparedExact, Shells
 from hubermean.mechanisms.shells import Users, flat_shell_ends, shell_ends
+from hubermean.mechanisms.thresholds import checked_power
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
@@ -33,8 +34,15 @@ from worlds import Records, neighbours, table_of
 NAN = float("nan")
 
 
-def pull(s: int, value: int, weight: int, threshold: int) -> int:
-    return weight * max(-threshold, min(threshold, s - value))
+def influence(weight: int, threshold: int, power: float) -> int:
+    """The integer part of threshold * weight^(1 - power), for powers of 0, 1/2 and 1."""
+    if power == 1.0:
+        return threshold if weight else 0
+    return weight * threshold if power == 0.0 else math.isqrt(threshold**2 * weight)
+
+
+def pull(s: int, value: int, weight: int, bound: int) -> int:
+    return max(-bound, min(bound, weight * (s - value)))
 
 
 def changes_needed(pulls: list[int], reaches: list[int]) -> int:
@@ -48,21 +56,31 @@ def changes_needed(pulls: list[int], reaches: list[int]) -> int:
     raise AssertionError("replacing everyone always crosses zero")
 
 
-small_users = st.lists(st.tuples(st.integers(-12, 12), st.integers(0, 3)), min_size=1, max_size=5)
+small_users = st.lists(st.tuples(st.integers(-12, 12), st.integers(0, 7)), min_size=1, max_size=5)
 
 
-@given(small_users, st.integers(1, 5), st.integers(1, 15), st.booleans(), st.booleans())
-@settings(max_examples=250, deadline=None)
+@given(
+    small_users,
+    st.integers(1, 5),
+    st.integers(1, 15),
+    st.booleans(),
+    st.sampled_from([None, 0.0, 0.5, 1.0]),
+)
+@settings(max_examples=500, deadline=None)
 def test_shells_match_their_definition(
-    users: list[tuple[int, int]], threshold: int, radius: int, public_counts: bool, equal: bool
+    users: list[tuple[int, int]], threshold: int, radius: int, public_counts: bool, power: float | None
 ) -> None:
-    """Weight 0 stands for a user without usable records; under public counts it has a public weight of 2."""
+    """Weight 0 stands for a user without usable records; under public counts it has a public weight of 2.
+
+    No power stands for users who all weigh one.
+    """
+    equal, theta = power is None, power or 0.0
     if equal:
         users = [(value, min(weight, 1)) for value, weight in users]
-    cap = 1 if equal else 3
+    most = influence(1 if equal else 7, threshold, theta)
     idle_weight = 1 if equal else 2
     reaches = [
-        (weight or idle_weight) * threshold if public_counts else cap * threshold for _, weight in users
+        influence(weight or idle_weight, threshold, theta) if public_counts else most for _, weight in users
     ]
     active = [(value, weight) for value, weight in users if weight]
     built = Users.build(
@@ -72,17 +90,18 @@ def test_shells_match_their_definition(
             [reach for (_, weight), reach in zip(users, reaches, strict=True) if not weight], dtype=np.int64
         ),
         threshold=threshold,
-        reach=None if public_counts else cap * threshold,
+        reach=None if public_counts else most,
+        power=checked_power(theta),
     )
     first, last = shell_ends(built, radius=radius, depth=len(users))
-    flat_first, flat_last = flat_shell_ends(built, radius=radius, depth=4, pull_cap=cap * threshold)
+    flat_first, flat_last = flat_shell_ends(built, radius=radius, depth=4, pull_cap=most)
     for s in range(-radius, radius + 1):
-        pulls = [pull(s, value, weight, threshold) for value, weight in users]
+        pulls = [pull(s, value, weight, influence(weight, threshold, theta)) for value, weight in users]
         needed = changes_needed(pulls, reaches)
         assert [bool(first[k] <= s <= last[k]) for k in range(len(users))] == [
             needed <= k for k in range(len(users))
         ]
-        flat = -(-abs(sum(pulls)) // (cap * threshold))
+        flat = -(-abs(sum(pulls)) // most)
         assert [bool(flat_first[k] <= s <= flat_last[k]) for k in range(4)] == [flat <= k for k in range(4)]
 
 
@@ -96,20 +115,25 @@ def test_runs_spell_out_the_score_of_every_point() -> None:
     assert [part.tolist() for part in empty.runs()] == [[2], [17]]
 
 
-def prepared(world: tuple[Records, ...], relation: Neighbors, per: str, epsilon: float) -> PreparedExact:
-    cap = 3 if per == "record" and relation is not Neighbors.REPLACE_VALUES else None
+def prepared(table: UserTable, relation: Neighbors, per: str, epsilon: float) -> PreparedExact:
+    """`per` is "user", "record", or "record" with a power; with the power 1 there is no cap."""
+    per, _, power = per.partition(" ")
+    cap = 3 if per == "record" and relation is not Neighbors.REPLACE_VALUES and power != "1" else None
     request = Request(columns=("v",), epsilon=epsilon, delta=0.0, neighbors=relation, per=per)  # type: ignore[arg-type]
-    mechanism = Exact(threshold=1.0, radius=9.0, record_cap=cap)
-    return mechanism.prepare(request, PublicFacts.of(table_of(world), relation))
+    mechanism = Exact(
+        threshold=1.0, radius=9.0, record_cap=cap, threshold_power=float(power) if power else None
+    )
+    return mechanism.prepare(request, PublicFacts.of(table, relation))
 
 
 def loss(
     world: tuple[Records, ...], other: tuple[Records, ...], relation: Neighbors, per: str, epsilon: float
 ) -> mpmath.mpf:
     """The exact privacy loss of a pair, in both directions."""
-    mine, theirs = (prepared(w, relation, per, epsilon) for w in (world, other))
+    tables = [table_of(w) for w in (world, other)]
+    mine, theirs = (prepared(table, relation, per, epsilon) for table in tables)
     assert mine == theirs, "public decisions differ between neighbours"
-    laws = [mine.shells(table_of(w), 0) for w in (world, other)]
+    laws = [mine.shells(table, 0) for table in tables]
     rate = mpmath.mpf(mine.rate.numerator) / mine.rate.denominator
     with mpmath.workprec(200):
         normalisers = [
@@ -148,10 +172,12 @@ CONTENTS: list[Records] = [
     (0.4,) * 5,
     (50.0,) * 5,
     (-50.0,) * 5,
+    (0.4,) * 10_000,
+    (-50.0,) * 10_000,
 ]
 
 
-@pytest.mark.parametrize("per", ["record", "user"])
+@pytest.mark.parametrize("per", ["record", "record 0.5", "record 1", "user"])
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_no_pair_of_small_worlds_exceeds_epsilon(relation: Neighbors, per: str) -> None:
     epsilon = 0.8
@@ -170,16 +196,17 @@ def test_no_pair_of_small_worlds_exceeds_epsilon(relation: Neighbors, per: str) 
     st.lists(st.tuples(st.floats(-30, 30), st.integers(1, 9)), min_size=2, max_size=12),
     st.tuples(st.floats(-30, 30), st.integers(1, 9)),
     st.sampled_from(list(Neighbors)),
+    st.sampled_from(["record", "record 0.3", "record 0.5", "record 1"]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_random_neighbours_stay_within_epsilon(
-    users: list[tuple[float, int]], other: tuple[float, int], relation: Neighbors
+    users: list[tuple[float, int]], other: tuple[float, int], relation: Neighbors, per: str
 ) -> None:
     world = tuple((value,) * count for value, count in users)
     if relation is Neighbors.REPLACE_VALUES:
         other = (other[0], users[-1][1])
     changed = world[:-1] if relation is Neighbors.ADD_REMOVE else (*world[:-1], (other[0],) * other[1])
-    assert loss(world, changed, relation, "record", 0.5) <= 0.5
+    assert loss(world, changed, relation, per, 0.5) <= 0.5
 
 
 def test_a_score_of_sensitivity_two_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,8 +306,14 @@ def test_wild_inputs_need_no_luck() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"radius": 5}, "give threshold="),
-        ({"threshold": 5}, "give radius="),
+        ({}, "takes about .* users here"),
+        ({"threshold": 5}, "takes about .* users here, .*give radius="),
+        ({"threshold": 5, "radius": 5, "threshold_power": 1}, "threshold_power is for per='record'"),
+        (
+            {"threshold": 5, "radius": 5, "threshold_power": 1.5},
+            "threshold_power must be a number from 0 to 1",
+        ),
+        ({"threshold_power": 1}, "threshold_power is for a threshold that is known"),
         ({"threshold": 0, "radius": 5}, "threshold must be a positive"),
         ({"threshold": 1, "radius": math.inf}, "radius must be a positive"),
         ({"threshold": 1, "radius": 5, "bounds": (0, 1)}, "bounds is not used"),
@@ -290,11 +323,11 @@ def test_wild_inputs_need_no_luck() -> None:
 )
 def test_refusals(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(hm.InputError, match=sentence):
-        hm.mean_of_user_means([1.0, 2.0], epsilon=1, mechanism="exact", **options)  # type: ignore[arg-type]
+        hm.mean_of_user_means([1.0, 2.0], epsilon=1, mechanism="exact", neighbors="replace-user", **options)  # type: ignore[arg-type]
 
 
 def test_the_rate_is_the_rational_number_that_epsilon_stands_for() -> None:
-    assert prepared(((0.0,),), Neighbors.REPLACE_USER, "user", 0.1).rate == Fraction(0.1) / 2
+    assert prepared(table_of([(0.0,)]), Neighbors.REPLACE_USER, "user", 0.1).rate == Fraction(0.1) / 2
 
 
 @pytest.mark.usefixtures("seeded_releases")

@@ -2,7 +2,7 @@
 
 For every setting below, relation and number of users, *every* world is scored by the mechanism and *every* pair of
 neighbours is compared at every point of the grid; nothing is sampled (`small_worlds` says how). By default that is
-12,896 worlds and 132,794 pairs, with up to five users; the slow suite goes to six and has
+22,694 worlds and 220,868 pairs, with up to five users; the slow suite goes to six and has
 390,865 worlds and 5,909,181 pairs. `COUNTS` has them one by one, and some are gone through at several depths.
 
 A score that changes by at most one is enough for every epsilon; the loss itself is computed for three.
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubermean.mechanisms import PublicFacts, Request, exact
+from hubermean.mechanisms import PublicFacts, Request, exact, shells, thresholds
 from hubermean.mechanisms.exact import Exact, PreparedExact
+from hubermean.mechanisms.location_grid import LocationGrid
 from hubermean.mechanisms.shells import IntArray, Users, flat_shell_ends
 from hubermean.relations import Neighbors
 from small_worlds import Setting, enumerate_worlds
@@ -33,6 +34,14 @@ SETTINGS = {
     "unequal": Setting(radius=2, threshold=1, values=(-9, -1, 0, 1, 9), records=(1, 2, 3)),
     "every value": Setting(radius=2, threshold=1, values=tuple(range(-3, 4)), records=(1, 3)),
     "few": Setting(radius=4, threshold=1, values=(-9, 0, 9), records=(1, 3)),
+    # Thresholds that shrink with the number of records, to less than a point of the grid for the heaviest users.
+    "by the root": Setting(radius=3, threshold=2, values=(-9, -1, 0, 2, 9), records=(1, 3, 10), power=0.5),
+    "by influence": Setting(
+        radius=3, threshold=3, values=(-9, -1, 0, 2, 9), records=(1, 2, 10_000), power=1.0
+    ),
+    "by influence, no cap": Setting(
+        radius=3, threshold=3, values=(-9, -1, 0, 2, 9), records=(1, 2, 10_000), power=1.0, capped=False
+    ),
     "long": Setting(radius=12, threshold=1, values=tuple(range(-13, 14)), records=None),
 }
 COUNTS: dict[tuple[str, int], dict[Neighbors, tuple[int, int]]] = {
@@ -42,6 +51,10 @@ COUNTS: dict[tuple[str, int], dict[Neighbors, tuple[int, int]]] = {
         ADD_REMOVE: (1_820, 5_460),
     },
     ("unequal", 3): {REPLACE_USER: (968, 18_360), REPLACE_VALUES: (1_329, 8_550), ADD_REMOVE: (969, 2_448)},
+    **{
+        (name, 3): {REPLACE_USER: (968, 18_360), REPLACE_VALUES: (1_329, 8_550), ADD_REMOVE: (969, 2_448)}
+        for name in ("by the root", "by influence", "by influence, no cap")
+    },
     ("few", 5): {REPLACE_USER: (791, 6_930), REPLACE_VALUES: (1_286, 5_940), ADD_REMOVE: (792, 2_310)},
     ("long", 2): {REPLACE_USER: (434, 10_962), REPLACE_VALUES: (434, 10_962), ADD_REMOVE: (435, 812)},
     ("equal", 5): {
@@ -78,6 +91,10 @@ def slow(*case: object) -> Any:
         ("equal", 4, None),
         ("equal", 4, 1),
         ("unequal", 3, None),
+        ("by the root", 3, None),
+        ("by influence", 3, None),
+        ("by influence", 3, 2),
+        ("by influence, no cap", 3, None),
         ("few", 5, None),
         ("few", 5, 1),
         ("few", 5, 2),
@@ -141,6 +158,21 @@ def no_cap_on_pulls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(exact, "flat_shell_ends", ends)
 
 
+def influence_of_one_record(patch: pytest.MonkeyPatch) -> None:
+    """The most that one user adds is taken to be what one with a single record does."""
+    patch.setattr(LocationGrid, "influence", lambda self, weight: self.threshold)
+
+
+def thresholds_of_at_least_one(patch: pytest.MonkeyPatch) -> None:
+    """A threshold rounded up to a point of the grid: a user of 10,000 records has 10,000 times the influence."""
+
+    def bounds(weights: IntArray, threshold: int, power: int) -> IntArray:
+        real = thresholds.influence_bounds(weights, threshold, power)
+        return weights * np.maximum(real // np.maximum(weights, 1), 1)
+
+    patch.setattr(shells, "influence_bounds", bounds)
+
+
 def move_ends(shells: slice, by: int) -> Fault:
     def spoil(patch: pytest.MonkeyPatch) -> None:
         for name in ("shell_ends", "flat_shell_ends"):
@@ -191,6 +223,24 @@ def test_a_spoiled_mechanism_breaks_the_promise(
     assert found.broken
     assert found.worst > 1
     assert found.difference > 1 or fault == "twice the rate"
+
+
+@pytest.mark.parametrize("relation", [REPLACE_USER, ADD_REMOVE])
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        (influence_of_one_record, "by the root"),
+        (thresholds_of_at_least_one, "by influence"),
+        (thresholds_of_at_least_one, "by influence, no cap"),
+    ],
+)
+def test_a_spoiled_influence_bound_breaks_the_promise(
+    fault: Fault, name: str, relation: Neighbors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    found = enumerate_worlds(SETTINGS[name], relation, 3, odds=ODDS[:1])
+    assert found.broken
+    assert found.difference > 1
 
 
 @pytest.mark.parametrize("relation", list(Neighbors))

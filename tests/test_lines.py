@@ -1,4 +1,4 @@
-"""Lines of many users: sorted, by bins, shared out among threads and in parts they give the same answers."""
+"""Lines of many users: sorted and shared out among threads they give the same answers."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from hubermean.exact import rounded_means
 from hubermean.mechanisms import Adaptive, Clipped, Mechanism, PublicFacts, Request
 from hubermean.mechanisms.counted import AdaptiveCount
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.tuning import (
     LENGTHS,
-    BinnedLine,
     HeldLine,
-    HeldUsers,
     JointLine,
     Line,
+    RoundedLine,
     Windows,
+    beyond_distances,
     heaviest,
-    own_line,
 )
-from hubermean.tuning.binned_line import MANY_USERS
 from hubermean.tuning.line import shares_of
 from hubermean.tuning.scale import ScaleSearch
+from hubermean.tuning.tails import DISTANCES
 from hubermean.user_table import UserTable
 
 SIZE = 6_000
+MANY_USERS = 2**15
 Crowd = Callable[[Generator], NDArray[Any]]
 
 CROWDS: dict[str, Crowd] = {
@@ -68,12 +69,16 @@ def ends_among(values: NDArray[Any], rng: Generator) -> tuple[NDArray[Any], NDAr
 
 def lines(values: NDArray[Any], weights: NDArray[np.int64], rng: Generator) -> dict[str, Line]:
     cut = int(rng.integers(2_000, SIZE - 2_000))
-    halves = [slice(0, cut), slice(cut, SIZE)]
+    halves = [repeated(values[half], weights[half]) for half in (slice(0, cut), slice(cut, SIZE))]
     return {
-        "sorted": HeldLine(values, weights),
-        "binned": BinnedLine(HeldUsers(values, weights)),
-        "joint": JointLine([BinnedLine(HeldUsers(values[half], weights[half])) for half in halves]),
+        "sorted": repeated(values, weights),
+        "joint": JointLine(lambda question: [question(half) for half in halves]),
     }
+
+
+def repeated(values: NDArray[Any], weights: NDArray[np.int64]) -> HeldLine:
+    """So many users at each place as its weight says."""
+    return HeldLine(np.repeat(values, weights))
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
@@ -86,9 +91,6 @@ def test_the_weight_of_an_interval_is_that_of_its_users(crowd: str) -> None:
     ]
     for line in lines(values, weights, rng).values():
         assert line.within(lows, highs).tolist() == inside
-        least, most = line.bounds_within(lows, highs)
-        assert (least <= inside).all()
-        assert (most >= inside).all()
 
 
 @pytest.mark.parametrize("crowd", CROWDS)
@@ -112,7 +114,7 @@ def test_places_and_parts_of_a_line_are_those_of_its_users(crowd: str) -> None:
     rng = np.random.default_rng(3)
     values, weights = CROWDS[crowd](rng), weights_of(rng)
     low, high = np.sort(rng.choice(values, 2))
-    some = (values >= low) & (values <= high)
+    some = (values >= low) & (values <= high) & (weights > 0)
     expected = {place: int(weights[some & (values == place)].sum()) for place in np.unique(values[some])}
     for line in lines(values, weights, rng).values():
         places, held = line.between(low, high).places()
@@ -120,7 +122,7 @@ def test_places_and_parts_of_a_line_are_those_of_its_users(crowd: str) -> None:
 
 
 @pytest.mark.parametrize("crowd", [name for name in CROWDS if "whole" not in name and "as far" not in name])
-def test_bins_find_the_heaviest_intervals_that_a_sort_finds(crowd: str) -> None:
+def test_threads_find_the_heaviest_intervals_that_one_line_finds(crowd: str) -> None:
     rng = np.random.default_rng(4)
     values, weights = np.clip(CROWDS[crowd](rng), -8e12, 8e12), weights_of(rng)
     total = int(weights.sum())
@@ -140,16 +142,16 @@ def test_what_is_not_told_apart_is_not_told_apart_anywhere() -> None:
     rng = np.random.default_rng(5)
     values, weights = rng.standard_cauchy(SIZE), weights_of(rng)
     total = int(weights.sum())
-    whole = heaviest(HeldLine(values, weights), LENGTHS)
+    whole = heaviest(repeated(values, weights), LENGTHS)
     for least, most in ((total // 3, total // 2), (0, total // 4), (total // 2, 2 * total)):
-        told = heaviest(HeldLine(values, weights), LENGTHS, least=least, most=most)
+        told = heaviest(repeated(values, weights), LENGTHS, least=least, most=most)
         assert told.tolist() == np.clip(whole, least, most).tolist()
 
 
 def test_the_law_of_the_scale_does_not_depend_on_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are clamped to what is told apart give the costs that all weights give."""
     rng = np.random.default_rng(6)
-    line = HeldLine(rng.normal(size=SIZE), None)
+    line = HeldLine(rng.normal(size=SIZE))
     search = ScaleSearch(per_cent=75, epsilon=Fraction(1, 5), one_way=True)
     law = search.law(line, concentrated=False)
     monkeypatch.setattr("hubermean.tuning.scale.heaviest", lambda line, lengths, **_: heaviest(line, lengths))
@@ -157,7 +159,7 @@ def test_the_law_of_the_scale_does_not_depend_on_what_is_left_out(monkeypatch: p
 
 
 @pytest.mark.parametrize("crowd", ["whole numbers", "huge whole numbers"])
-def test_windows_hold_the_same_by_bins(crowd: str) -> None:
+def test_windows_hold_the_same_by_threads(crowd: str) -> None:
     rng = np.random.default_rng(7)
     values, weights = CROWDS[crowd](rng), weights_of(rng)
     step = 2**12 if crowd == "whole numbers" else 2**44
@@ -168,11 +170,47 @@ def test_windows_hold_the_same_by_bins(crowd: str) -> None:
             assert mine.tolist() == theirs.tolist()
 
 
-def test_weights_too_large_for_floats_are_sorted() -> None:
-    places = np.arange(float(MANY_USERS))
-    assert isinstance(own_line(places, np.full(MANY_USERS, 2**32)), BinnedLine)
-    assert isinstance(own_line(places, np.full(MANY_USERS, 2**40)), HeldLine)
-    assert isinstance(own_line(places[:-1], np.ones(MANY_USERS - 1, dtype=np.int64)), HeldLine)
+ROUNDED: dict[str, Crowd] = {
+    "normal": lambda rng: rng.normal(size=SIZE) * 3.0,
+    "at edges": lambda rng: (rng.integers(-90, 90, SIZE) + 0.5) * 2.0**-6,
+    "beside edges": lambda rng: np.nextafter(
+        (rng.integers(-90, 90, SIZE) + 0.5) * 2.0**-6, rng.choice([-9, 9])
+    ),
+    "at positions": lambda rng: rng.integers(-90, 90, SIZE) * 2.0**-6,
+    "beyond the reach": lambda rng: rng.normal(size=SIZE) * 1e4,
+    "nearly nothing": lambda rng: rng.normal(size=SIZE) * 2.0**-60,
+}
+
+
+@pytest.mark.parametrize("crowd", ROUNDED)
+def test_rounded_users_are_where_exact_rounding_puts_them(crowd: str) -> None:
+    rng = np.random.default_rng(11)
+    table = UserTable.from_means(ROUNDED[crowd](rng), rng.integers(1, 9, SIZE))
+    summed = table.taken(np.arange(SIZE))
+    for users, reach in itertools.product((table, summed), (2**7, 2**12)):
+        positions = rounded_means(users.sums[0], users.counts, exponent=-6, low=-reach, high=reach)
+        exact, asked = HeldLine(positions), []
+        line = RoundedLine(
+            HeldLine(users.column_means(0)),
+            exponent=-6,
+            reach=reach,
+            one_by_one=lambda exact=exact, asked=asked: asked.append(1) or exact,
+        )
+        lows, highs = ends_among(positions, rng)
+        assert line.within(lows, highs).tolist() == exact.within(lows, highs).tolist()
+        marks = line.survey(8).marks
+        for low, high in itertools.pairwise([-reach - 1, *marks.tolist(), reach + 1]):
+            assert ((positions > low) & (positions < high)).sum() * 8 <= SIZE
+        # Only users at an edge call for it, else nothing would be saved.
+        assert bool(asked) == ("edges" in crowd)
+
+
+def test_users_beyond_distances_are_counted_on_their_side() -> None:
+    rng = np.random.default_rng(12)
+    deviations = np.sort(np.concatenate([rng.standard_cauchy(500) * 30.0, 0.7 * DISTANCES, -0.7 * DISTANCES]))
+    above, below = beyond_distances(deviations, 0.7)
+    assert above.tolist() == [(deviations > 0.7 * distance).sum() for distance in DISTANCES]
+    assert below.tolist() == [(deviations < -0.7 * distance).sum() for distance in DISTANCES]
 
 
 def released(mechanism: Mechanism, table: UserTable, per: str) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from hubermean.mechanisms import Adaptive, PublicFacts, Request
 from hubermean.mechanisms.counted import AdaptiveCount
 from hubermean.mechanisms.protocol import Prepared
 from hubermean.noise.insecure import InsecureSeededNoise
-from hubermean.tuning import LENGTHS, HeldLine, PartedLine, heaviest
+from hubermean.tuning import LENGTHS, HeldLine, Line, heaviest, line_of
 from hubermean.user_table import UserTable
 from parted import CROWDS, PartedTable, crowds, plain, record_counts
 
@@ -86,15 +86,14 @@ def test_the_same_noise_makes_the_same_release_of_parts(mechanism: Any) -> None:
         assert (in_parts.values, in_parts.parameters) == (released.values, released.parameters)
 
 
-def lines(values: NDArray[Any], weights: NDArray[np.int64], rng: Generator) -> tuple[HeldLine, PartedLine]:
+def lines(values: NDArray[Any], weights: NDArray[np.int64], rng: Generator) -> tuple[Line, Line]:
     """The same users on a line, in one table and in parts."""
     table = UserTable.from_means(values, weights)
-    return HeldLine(values, weights), PartedLine(PartedTable.of(table, 9, rng), _on_line)
+    return HeldLine(np.repeat(values, weights)), line_of(PartedTable.of(table, 9, rng), _on_line)
 
 
 def _on_line(part: UserTable) -> HeldLine:
-    means = np.where(part.counts > 0, part.means, 0.0)
-    return HeldLine(means, part.counts)
+    return HeldLine(np.repeat(part.means, part.counts))
 
 
 @pytest.mark.parametrize("crowd", CROWDS)

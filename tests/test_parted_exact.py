@@ -18,13 +18,18 @@ from parted import CROWDS, PartedTable, crowds, plain, record_counts
 
 RELATIONS = ("replace-user", "add-remove")
 PERS = ("user", "record")
+WAYS = (*PERS, "record 0.5", "record 1")
 CAP = 40
 
 
 def exact(table: UserTable, neighbors: str, per: str, *, epsilon: float = 1.0) -> Prepared:
+    """`per` is "user", "record", or "record" with the power by which thresholds shrink."""
+    per, _, power = per.partition(" ")
     request = Request.checked(table.columns, epsilon=epsilon, delta=0.0, per=per, neighbors=neighbors)
-    cap = CAP if per == "record" else None
-    mechanism = Exact(threshold=2.0, radius=1e6, record_cap=cap)
+    cap = CAP if per == "record" and power != "1" else None
+    mechanism = Exact(
+        threshold=2.0, radius=1e6, record_cap=cap, threshold_power=float(power) if power else None
+    )
     return mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
 
 
@@ -35,7 +40,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parted_shells, "MOST_POINTS", 64)
 
 
-@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_parts_have_the_shells_of_one_table(crowd: str, neighbors: str, per: str) -> None:
@@ -49,7 +54,7 @@ def test_parts_have_the_shells_of_one_table(crowd: str, neighbors: str, per: str
 
 
 @pytest.mark.usefixtures("coarse")
-@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_closing_in_by_many_passes_ends_at_the_same_shells(crowd: str, neighbors: str, per: str) -> None:
@@ -61,7 +66,7 @@ def test_closing_in_by_many_passes_ends_at_the_same_shells(crowd: str, neighbors
         assert plain(prepared.law(parts)) == plain(prepared.law(table))
 
 
-@pytest.mark.parametrize("per", PERS)
+@pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("crowd", ["normal", "two far clusters", "heavy tails", "most tie", "at the brink"])
 def test_passes_and_answers_stay_small_however_many_users_there_are(

@@ -19,6 +19,7 @@ from hubermean.location import attainable_gradient, huber_location
 from hubermean.location.rows import MOST_ROWS, block_rows
 from hubermean.mechanisms import smooth
 from hubermean.mechanisms.certified_bounds import Caps, certified_bounds
+from hubermean.mechanisms.geometry import Geometry
 from hubermean.noise import LARGEST_SCALE
 from hubermean.privacy import gaussian_delta, smooth_noise
 from hubermean.relations import Neighbors
@@ -27,6 +28,7 @@ from smooth_pairs import (
     BrokenPromiseError,
     T,
     World,
+    as_wide_as_thresholds,
     check_pair,
     gradient,
     hockey_stick,
@@ -34,6 +36,7 @@ from smooth_pairs import (
     prepare,
     prepare_at,
     random_world,
+    some_thresholds,
 )
 
 # (beta, epsilon, delta): every beta is valid, and small worlds need a large one to have a say.
@@ -45,11 +48,13 @@ def worst_of(relation: Neighbors, family: str, seed: int, worlds: int, largest: 
     rng = np.random.default_rng([seed, FAMILIES.index(family), list(Neighbors).index(relation)])
     worst = 0.0
     for number in range(worlds):
-        cap = 1 if number % 2 else 4
+        cap, power = some_thresholds(rng, 1 if number % 3 == 1 else 4)
         d, n = int(rng.integers(1, 5)), int(rng.integers(1, largest))
         beta, epsilon, delta = SETTINGS[rng.integers(3)]
-        world = random_world(rng, family, n, d, cap=cap)
-        mine = prepare_at(relation, beta=beta, epsilon=epsilon, delta=delta, dimension=d, cap=cap)
+        world = as_wide_as_thresholds(random_world(rng, family, n, d, cap=cap), rng, cap, power)
+        mine = prepare_at(
+            relation, beta=beta, epsilon=epsilon, delta=delta, dimension=d, cap=cap, power=power
+        )
         for other in neighbours(world, relation, rng, cap):
             worst = max(worst, check_pair(mine, world, other))
     return worst
@@ -58,7 +63,7 @@ def worst_of(relation: Neighbors, family: str, seed: int, worlds: int, largest: 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_promises_hold_on_neighbour_pairs(relation: Neighbors, family: str) -> None:
-    assert worst_of(relation, family, seed=1, worlds=4) <= 1.0
+    assert worst_of(relation, family, seed=1, worlds=6) <= 1.0
 
 
 @pytest.mark.slow
@@ -155,6 +160,18 @@ def test_one_pull_instead_of_two_is_caught() -> None:
     halved = replace(mine, caps=replace(mine.caps, pull=mine.caps.pull / 2.0))
     with pytest.raises(BrokenPromiseError, match="more than B_0"):
         check_pair(halved, *pair)
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_the_influence_of_one_record_for_all_is_caught(
+    relation: Neighbors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise for users of one record, where the heaviest ones do twenty times as much."""
+    monkeypatch.setattr(Geometry, "influence", lambda self, weight: self.threshold)
+    made = prepare_at.__wrapped__(relation, beta=0.1, epsilon=2.0, delta=1e-2, cap=400, power=0.5)
+    first, second = (replace(world, counts=np.full(41, 400)) for world in extreme_pair(41))
+    with pytest.raises(BrokenPromiseError, match="B_0"):
+        check_pair(made, first, first.without(40) if relation is Neighbors.ADD_REMOVE else second)
 
 
 def test_a_weight_cap_read_off_the_data_is_caught() -> None:

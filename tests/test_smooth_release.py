@@ -110,8 +110,7 @@ def test_bad_numbers_are_refused(name: str, given_: Any) -> None:
     ("arguments", "message"),
     [
         ({"delta": 0.0}, "needs delta > 0"),
-        ({"threshold": None}, "give threshold="),
-        ({"radius": None}, "give radius="),
+        ({"threshold_power": 0.5}, "threshold_power is for per='record'"),
         ({"bounds": (0, 1)}, "bounds is not used"),
         ({"record_cap": 2**23, "counts": [1]}, r"at most 2\^22 records"),
         ({"record_cap": 2}, "leave it out"),

@@ -12,12 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tested_pairs
 from hubermean.location.start import medians
 from hubermean.mechanisms.geometry import Geometry, Located
 from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.tested import PreparedTested
 from hubermean.relations import Neighbors
-from smooth_pairs import FAMILIES, BrokenPromiseError, T, World, neighbours, random_world
+from smooth_pairs import (
+    FAMILIES,
+    BrokenPromiseError,
+    T,
+    World,
+    as_wide_as_thresholds,
+    neighbours,
+    random_world,
+    some_thresholds,
+)
 from tested_pairs import (
     AIMED,
     SETTINGS,
@@ -41,13 +51,14 @@ def worst_of(relation: Neighbors, family: str, seed: int, worlds: int) -> tuple[
     moved = spent = 0.0
     pairs = 0
     for number in range(worlds):
-        cap, d = (1, 4)[number % 2], (1, 2, 5)[int(rng.integers(3))]
-        kind = {"dimension": d, "cap": cap}
+        (cap, power), d = some_thresholds(rng, (1, 4, 4)[number % 3]), (1, 2, 5)[int(rng.integers(3))]
+        kind = {"dimension": d, "cap": cap, "power": power, "high": 1e4 * cap}
         mine = least_setup(relation, extra=int(rng.integers(12)), setting=SETTINGS[rng.integers(4)], **kind)
         if family in AIMED:
             world = aimed_world(rng, family, mine, d=d, cap=cap)
         else:
-            world = random_world(rng, family, int(rng.integers(1, 2 * mine.plan.curvature + 20)), d, cap=cap)
+            users = int(rng.integers(1, 2 * mine.plan.curvature // cap + 20))
+            world = as_wide_as_thresholds(random_world(rng, family, users, d, cap=cap), rng, cap, power)
         first = side(mine, world)
         for other in (*neighbours(world, relation, rng, cap), *thrown(world, relation, cap)):
             of_pair = check_pair(mine, first, side(mine, other))
@@ -58,7 +69,7 @@ def worst_of(relation: Neighbors, family: str, seed: int, worlds: int) -> tuple[
 @pytest.mark.parametrize("family", FAMILIES + AIMED)
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_promises_hold_on_neighbour_pairs(relation: Neighbors, family: str) -> None:
-    moved, spent, pairs = worst_of(relation, family, seed=1, worlds=4)
+    moved, spent, pairs = worst_of(relation, family, seed=1, worlds=6)
     assert moved <= 1.0
     assert spent <= 1.0
     assert pairs >= 30
@@ -79,7 +90,8 @@ def climbed(mine: Setup, relation: Neighbors, seed: int, steps: int) -> tuple[fl
     rng = np.random.default_rng(seed)
     cap, plan = mine.prepared.cap, mine.plan
     n = -(-plan.curvature // cap) + plan.test.margin + 2
-    best = rng.uniform(-1.0, 1.0, n) * rng.choice([0.1, 0.5, 1.0])
+    own = mine.geometry.threshold_of(cap)
+    best = rng.uniform(-1.0, 1.0, n) * rng.choice([0.1, 0.5, 1.0]) * own
     counts = np.full(n, cap)
 
     def score(points: Any) -> tuple[float, float]:
@@ -96,10 +108,10 @@ def climbed(mine: Setup, relation: Neighbors, seed: int, steps: int) -> tuple[fl
     for _ in range(steps):
         tried = best.copy()
         some = rng.random(n) < rng.choice([0.1, 0.5])
-        tried[some] += rng.normal(size=int(some.sum())) * 10.0 ** rng.uniform(-3, 0)
+        tried[some] += rng.normal(size=int(some.sum())) * 10.0 ** rng.uniform(-3, 0) * own
         if rng.random() < 0.3:  # onto a rung
             tried[rng.integers(n)] = rng.choice([-1, 1]) * (
-                T - rng.integers(1, plan.test.margin + 1) * plan.step
+                own - rng.integers(1, plan.test.margin + 1) * plan.step
             )
         reached = score(tried)
         moved, spent = max(moved, reached[0]), max(spent, reached[1])
@@ -108,14 +120,26 @@ def climbed(mine: Setup, relation: Neighbors, seed: int, steps: int) -> tuple[fl
     return moved, spent
 
 
-@pytest.mark.parametrize("cap", [1, 4])
+@pytest.mark.parametrize(("cap", "power"), [(1, None), (4, None), (4, 0.5), (10_000, 1.0)])
 @pytest.mark.parametrize("relation", list(Neighbors))
-def test_climbing_towards_a_violation_finds_none(relation: Neighbors, cap: int) -> None:
+def test_climbing_towards_a_violation_finds_none(relation: Neighbors, cap: int, power: float | None) -> None:
     for seed, setting in enumerate(SETTINGS[:2]):
-        mine = least_setup(relation, extra=3 * seed, setting=setting, cap=cap)
+        mine = least_setup(relation, extra=3 * seed, setting=setting, cap=cap, power=power, high=1e4 * cap)
         moved, spent = climbed(mine, relation, seed=seed, steps=60)
         assert 0.4 < moved <= 1.0  # near enough to have a say
         assert spent <= 1.0
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_the_influence_of_one_record_for_all_is_caught(
+    relation: Neighbors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step for users of one record, where the heaviest ones do twenty times as much."""
+    monkeypatch.setattr(Geometry, "influence", lambda self, weight: self.threshold)
+    monkeypatch.setattr(tested_pairs, "setup_at", setup_at.__wrapped__)
+    mine = least_setup(relation, extra=0, setting=SETTINGS[0], cap=400, power=0.5, high=4e6)
+    with pytest.raises(BrokenPromiseError, match="more than the step"):
+        climbed(mine, relation, seed=0, steps=30)
 
 
 @pytest.mark.parametrize("d", [1, 2])

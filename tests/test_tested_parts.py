@@ -203,9 +203,15 @@ def test_the_weight_beyond_a_depth_is_that_of_one_table(d: int, cap: int, n_part
 def test_promises_hold_on_neighbour_pairs_in_parts(relation: Neighbors, family: str) -> None:
     families = FAMILIES + AIMED
     rng = np.random.default_rng([9, families.index(family), list(Neighbors).index(relation)])
-    for cap, d in ((1, 1), (4, int(rng.choice([2, 5])))):
+    several = int(rng.choice([2, 5]))
+    for cap, d, power in ((1, 1, None), (4, several, None), (4, 1, 0.5), (4, several, 1.0)):
         mine = least_setup(
-            relation, extra=int(rng.integers(12)), setting=SETTINGS[rng.integers(4)], dimension=d, cap=cap
+            relation,
+            extra=int(rng.integers(12)),
+            setting=SETTINGS[rng.integers(4)],
+            dimension=d,
+            cap=cap,
+            power=power,
         )
         if family in AIMED:
             world = aimed_world(rng, family, mine, d=d, cap=cap)

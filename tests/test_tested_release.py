@@ -65,8 +65,7 @@ def test_no_delta_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"threshold": None}, "give threshold="),
-        ({"radius": None}, "give radius="),
+        ({"threshold_power": 0.5}, "threshold_power is for per='record'"),
         ({"bounds": (0, 1)}, "bounds is not used"),
         ({"record_cap": 2**23, "counts": np.ones(1000, dtype=int)}, r"at most 2\^22 records"),
         ({"record_cap": 2}, "leave it out"),

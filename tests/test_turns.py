@@ -12,7 +12,7 @@ from hubermean.mechanisms import PublicFacts, Request, choose
 from hubermean.mechanisms.certified_bounds import Caps, certified_bounds
 from hubermean.mechanisms.margin import MarginPlan
 from hubermean.mechanisms.protocol import Known
-from hubermean.mechanisms.shells import Gradient, Users, flat_shell_ends
+from hubermean.mechanisms.shells import GradientByValues, Users, flat_shell_ends
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable
 
@@ -72,7 +72,7 @@ def test_the_margin_of_tested_is_sought_in_as_many_turns(calls: Callable[[type, 
 
 
 def test_shells_begin_with_as_many_turns(calls: Callable[[type, str], list[str]]) -> None:
-    counted = calls(Gradient, "at")
+    counted = calls(GradientByValues, "at")
 
     def ends(means: Any) -> object:
         values = np.clip(np.nan_to_num(means[:, 0] * 1e3), -1e9, 1e9).astype(np.int64)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from hubermean.mechanisms import PublicFacts, Request, Tested
 from hubermean.mechanisms.geometry import Geometry
 from hubermean.mechanisms.margin import MarginPlan, TotalWeight
 from hubermean.mechanisms.tested import PreparedTested
+from hubermean.mechanisms.thresholds import checked_power
 from hubermean.noise import NoiseLaw
 from hubermean.privacy import gated_noise
 from hubermean.relations import Neighbors
@@ -65,6 +67,7 @@ def setup_at(
     setting: tuple[float, float, float] = SETTINGS[0],
     dimension: int = 1,
     cap: int = 1,
+    power: float | None = None,
     high: float = 1e4,
     gradient_rate: float | None = None,
 ) -> Setup | None:
@@ -78,7 +81,9 @@ def setup_at(
         neighbors=relation,
         per="record" if cap > 1 else "user",
     )
-    geometry = Geometry.choose(threshold=T, radius=5.0, dimension=dimension)
+    geometry = Geometry.choose(
+        threshold=T, radius=5.0, dimension=dimension, power=checked_power(power), weight_cap=cap
+    )
     if gradient_rate is not None:
         geometry = replace(geometry, gradient_rate=gradient_rate)
     test = gated_noise(epsilon, delta, reserve=part * epsilon, dimension=dimension)
@@ -107,12 +112,12 @@ def setup_at(
 
 
 def least_setup(
-    relation: Neighbors, *, extra: int, setting: tuple[float, float, float], **kind: int
+    relation: Neighbors, *, extra: int, setting: tuple[float, float, float], **kind: Any
 ) -> Setup:
     """The plan of least curvature, or `extra` more."""
     curvature = 1
     while setup_at(relation, curvature=curvature, setting=setting, **kind) is None:
-        curvature += 1
+        curvature += max(1, kind.get("cap", 1) // 4)
     made = setup_at(relation, curvature=curvature + extra, setting=setting, **kind)
     assert made is not None
     return made
@@ -120,7 +125,7 @@ def least_setup(
 
 def aimed_world(rng: np.random.Generator, family: str, setup: Setup, *, d: int, cap: int) -> World:
     """A data set made for the plan: weights and depths sit where the certificate decides."""
-    plan, step = setup.plan, setup.plan.step
+    plan, step, own = setup.plan, setup.plan.step, setup.geometry.threshold_of(cap)
     most = plan.test.margin
     j = int(rng.integers(1, most + 1))
     users = -(-plan.curvature // cap) + j + int(rng.integers(-1, 2))
@@ -128,21 +133,24 @@ def aimed_world(rng: np.random.Generator, family: str, setup: Setup, *, d: int, 
     weights = np.full(users, cap)
     match family:
         case "ladder":  # rho + j w at a depth of exactly j steps, in balance around 0
-            radii = np.full(users, T - j * step + nudge)
+            radii = np.full(users, own - j * step + nudge)
         case "rungs":  # a user at every whole number of steps, give or take an ulp
-            radii = T - (np.arange(users) % (most + 1)) * step + rng.integers(-2, 3, users) * 2.0**-53
+            radii = own - (np.arange(users) % (most + 1)) * step + rng.integers(-2, 3, users) * 2.0**-53
         case "last rung":  # everyone at the centre but one, which a change throws across
             radii = np.zeros(users)
-            radii[-1] = T - (j + 1.5) * step
+            radii[-1] = own - (j + 1.5) * step
         case "springs at rest":  # the same in the middle of many who pull against each other
             far = 2 * int(rng.integers(5, 60))
-            radii = np.concatenate([np.full(users, (T - j * step) * rng.uniform(0, 1)), np.full(far, 1.5)])
+            radii = np.concatenate(
+                [np.full(users, (own - j * step) * rng.uniform(0, 1)), np.full(far, 1.5 * own)]
+            )
             weights = np.concatenate([weights, rng.integers(1, cap + 1, far // 2).repeat(2)])
         case "edge of the first step":  # depths between 0 and one step
-            radii = T - step * rng.choice([0.0, 1e-15, 0.5, 1.0 - 1e-15, 1.0, 1.0 + 1e-15], users)
+            radii = own - step * rng.choice([0.0, 1e-15, 0.5, 1.0 - 1e-15, 1.0, 1.0 + 1e-15], users)
         case "heavy":  # few heavy users and many light ones
-            weights = np.where(rng.random(users + 2 * cap) < 0.5, cap, 1)
-            radii = rng.choice([0.0, T - j * step, T - (j - 1) * step], users + 2 * cap)
+            light = 2 * min(cap, 50)
+            weights = np.where(rng.random(users + light) < 0.5, cap, 1)
+            radii = rng.choice([0.0, own - j * step, own - (j - 1) * step], users + light)
         case _:
             raise ValueError(family)
     signs = np.where(np.arange(len(radii)) % 2, 1.0, -1.0)

@@ -49,6 +49,7 @@ def mean(
     bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
+    threshold_power: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
     hostile: float | None = None,
@@ -83,6 +84,7 @@ def mean(
     bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
+    threshold_power: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
     hostile: float | None = None,
@@ -116,6 +118,7 @@ def mean(
     bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
+    threshold_power: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
     hostile: float | None = None,
@@ -161,6 +164,9 @@ def mean(
         record_cap: the most records a user counts for, with `per="record"`; left out, all of them count.
         threshold: how far a user mean may lie from the centre before it counts as an outlier; most lie closer. With
             several columns and a radius, how far in all columns together.
+        threshold_power: a number from 0 to 1, with `per="record"`: a user with a records has the threshold
+            `threshold * a ** -threshold_power`. 0, the default, is one threshold for all; 1 bounds what a user adds to
+            the sum by `threshold`, however many records it has.
         scale: the standard deviation of user means, for all columns or one for each.
         radius: the mean is known to lie within this distance of 0; it may be generous.
         hostile: the share of the users, up to 0.2, that may be malicious. Bounds are then chosen so that so many
@@ -202,6 +208,7 @@ def mean(
         bounds=bounds,
         record_cap=record_cap,
         threshold=threshold,
+        threshold_power=threshold_power,
         scale=scale,
         radius=radius,
         hostile=hostile,
@@ -415,6 +422,7 @@ def mean_of_user_means(
     bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
+    threshold_power: float | None = None,
     scale: float | Sequence[float] | None = None,
     radius: float | None = None,
     hostile: float | None = None,
@@ -439,6 +447,7 @@ def mean_of_user_means(
         bounds=bounds,
         record_cap=record_cap,
         threshold=threshold,
+        threshold_power=threshold_power,
         scale=scale,
         radius=radius,
         hostile=hostile,

@@ -32,12 +32,15 @@ def most_at_once() -> int:
 
 
 def shared_out(work: Callable[[slice], T], n_rows: int, row_elements: int) -> list[T]:
-    """What `work` makes of each of some ranges that cover all rows, in order; of one range if there is little to do."""
-    if n_rows * row_elements < WORTHWHILE:
-        return [work(slice(0, n_rows))]
-    threads = min(most_at_once(), n_rows)
+    """What `work` makes of each of some ranges that cover all rows, in order."""
+    return at_once(work, shares(n_rows, row_elements))
+
+
+def shares(n_rows: int, row_elements: int) -> list[slice]:
+    """A range of rows for each of the threads that share them; one range if there is little to do."""
+    threads = min(most_at_once(), n_rows) if n_rows * row_elements >= WORTHWHILE else 1
     cuts = [n_rows * number // threads for number in range(threads + 1)]
-    return at_once(work, [slice(start, stop) for start, stop in pairwise(cuts)])
+    return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
 def at_once(work: Callable[[S], T], items: list[S]) -> list[T]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +18,7 @@ from hubermean.exact import BINARY, ExactIntegers, ExactSums
 from hubermean.exact.encoding import encode_binary
 from hubermean.exact.sums import USERS_AT_A_TIME
 from hubermean.row_squares import row_squares
-from hubermean.threads import shared_out
+from hubermean.threads import at_once, shared_out, shares
 
 T = TypeVar("T")
 IntArray = NDArray[np.int64]
@@ -26,6 +26,7 @@ LARGEST_COUNT = 2**40
 
 _BLOCK_ELEMENTS = 2**19
 _WORK_ON_A_USER = 2**5  # numbers that a pass over users reads or makes for each of them, or so
+_MOST_KEPT = 2**25  # numbers of all columns: 256 MB for each thing that is kept
 _NAMES_SHOWN = 8
 
 
@@ -67,6 +68,7 @@ class UserTable:
         counts: each user's number of usable records (all of its values present and finite), shape (n,).
         records: each user's number of records, usable or not; what is public under `replace-values`.
         held_up_to: see `PrivateTable`; the same for every table of the same origin, on one machine or not.
+        kept: what was made of these users for one release, by name; None where nothing is kept.
 
     A user whose records are all unusable stays in the table with a count of zero. The order of users means
     nothing. The representation shows no number, so that a table in a log or a traceback tells nothing.
@@ -77,6 +79,7 @@ class UserTable:
     counts: IntArray
     records: IntArray
     held_up_to: int | None = None
+    kept: dict[Hashable, Any] | None = None
 
     def __post_init__(self) -> None:
         self.counts.flags.writeable = False
@@ -131,8 +134,29 @@ class UserTable:
         """About the sum of squares of each row of `matrix`, as `hubermean.row_squares` makes it, where it is held."""
         return self.sums.squares if isinstance(self.sums, HeldMeans) else None
 
+    def keeping(self) -> UserTable:
+        """The same users for a release that asks the same of them again and again, unless that takes much memory."""
+        small = self.n_users * len(self.columns) <= _MOST_KEPT
+        return replace(self, kept={}) if small else self
+
+    def keep(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What is made of these users, where they are `keeping` only once; not to be written to."""
+        if self.kept is None:
+            return make()
+        if what not in self.kept:
+            self.kept[what] = make()
+        made: T = self.kept[what]
+        return made
+
     def column_means(self, column: int) -> NDArray[np.float64]:
         """As `matrix`, of one column, as floats."""
+        return self.keep(("means", column), lambda: self._column_means(column))
+
+    def means_are_close(self, column: int) -> bool:
+        """Whether all of `column_means` are off by no more than 4 parts in 2^53 of themselves, or 2^-60."""
+        return isinstance(self.sums, HeldMeans) or self.sums[column].means_are_close()
+
+    def _column_means(self, column: int) -> NDArray[np.float64]:
         if not isinstance(self.sums, HeldMeans):
             return self.sums[column].means(self.counts)
         with np.errstate(over="ignore"):
@@ -153,7 +177,13 @@ class UserTable:
 
     def each_part(self, look: Callable[[UserTable], T]) -> list[T]:
         """All users are one part, or, where they are many, a part for each processor."""
-        return shared_out(lambda share: look(self._part(share)), self.n_users, _WORK_ON_A_USER)
+        return at_once(look, self.keep("parts", self._parts))
+
+    def _parts(self) -> list[UserTable]:
+        ranges = shares(self.n_users, _WORK_ON_A_USER)
+        if len(ranges) == 1:
+            return [self]
+        return [replace(self._part(share), kept=None if self.kept is None else {}) for share in ranges]
 
     def blocks(self) -> Iterator[UserTable]:
         """All users, so many at a time that what is computed of them stays in the processor's cache."""

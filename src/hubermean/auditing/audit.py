@@ -41,6 +41,7 @@ GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
 _LEAST_PAIRS, _LEAST_ADAPTIVE_PAIRS = 400, 100
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
+_MANY_RECORDS = 10_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
 
 
@@ -143,6 +144,7 @@ def audit(
     bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
     record_cap: int | None = None,
     threshold: float | None = None,
+    threshold_power: float | None = None,
     radius: float | None = None,
     groups: int | None = None,
     max_groups: int = 1,
@@ -165,7 +167,7 @@ def audit(
         epsilon, delta, per, neighbors: the promise.
         columns: how many value columns.
         users: how many users the worlds have; by default as few as the mechanism works with.
-        bounds, record_cap, threshold, radius: public parameters of the mechanism, as for `mean`.
+        bounds, record_cap, threshold, threshold_power, radius: public parameters of the mechanism, as for `mean`.
         groups: audit a release by group with so many groups, of one column: users are moved between groups, split
             over several, and change what they hold; the records go all the way through reading and grouping.
         max_groups: how many groups a user counts in; with `groups`.
@@ -181,7 +183,13 @@ def audit(
     >>> audit("clipped", epsilon=1, bounds=(0, 10), pairs=50).kept
     True
     """
-    known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+    known = Known.given(
+        bounds=bounds,
+        record_cap=record_cap,
+        threshold=threshold,
+        threshold_power=threshold_power,
+        radius=radius,
+    )
     pairs = None if pairs is None else whole_positive("pairs", pairs)
     columns = whole_positive("columns", columns)
     users = None if users is None else whole_positive("users", users)
@@ -262,7 +270,7 @@ def _scene(
     cap = known.record_cap or (own_cap if isinstance(own_cap, int) and own_cap > 0 else 1)
     # Numbers of records that should not matter (`per="user"`) are varied as well: they might.
     near = {cap - 1, cap, cap + 1, 2 * cap} - {0} if request.per == "record" else set()
-    caps = tuple(sorted({min(count, most_records or count) for count in {1, 2, 10_000} | near}))
+    caps = tuple(sorted({min(count, most_records or count) for count in {1, 2, _MANY_RECORDS} | near}))
 
     def of(size: int, prepared: Prepared) -> Scene:
         return Scene(
@@ -310,6 +318,8 @@ def _lengths(mechanism: Mechanism, known: Known, columns: int) -> tuple[tuple[fl
     sources += [(mechanism, name) for name in ("threshold", "radius", "scale")]
     given = (getattr(source, name, None) for source, name in sources)
     lengths = {float(length) for length in given if isinstance(length, int | float)} or {1.0}
+    if known.threshold is not None and known.threshold_power is not None:
+        lengths.add(known.threshold * _MANY_RECORDS**-known.threshold_power)
     if len(lengths) == 1:
         lengths.add(_FAR * max(lengths))
     return tuple(sorted(lengths)), np.zeros(columns), np.ones(columns)

@@ -25,6 +25,7 @@ from hubermean.cli.options import (
     Radius,
     RecordCap,
     Threshold,
+    ThresholdPower,
     bounds_of,
     check_output,
     one_of,
@@ -62,6 +63,7 @@ def audit(
     bounds: Bounds = None,
     record_cap: RecordCap = None,
     threshold: Threshold = None,
+    threshold_power: ThresholdPower = None,
     radius: Radius = None,
     groups: Annotated[
         int | None,
@@ -132,6 +134,7 @@ def audit(
             bounds=bounds_of(bounds),
             record_cap=record_cap,
             threshold=threshold,
+            threshold_power=threshold_power,
             radius=radius,
             groups=groups,
             max_groups=max_groups,

@@ -85,6 +85,14 @@ Threshold = Annotated[
         rich_help_panel=KNOWN,
     ),
 ]
+ThresholdPower = Annotated[
+    float | None,
+    typer.Option(
+        metavar="POWER",
+        help="From 0 to 1: with it the threshold shrinks with the records of a user; 1 bounds what a user adds.",
+        rich_help_panel=KNOWN,
+    ),
+]
 Radius = Annotated[
     float | None,
     typer.Option(

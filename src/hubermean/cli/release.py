@@ -34,6 +34,7 @@ from hubermean.cli.options import (
     Report,
     Threads,
     Threshold,
+    ThresholdPower,
     Timings,
     User,
     Users,
@@ -66,6 +67,7 @@ def release(
     bounds: Bounds = None,
     record_cap: RecordCap = None,
     threshold: Threshold = None,
+    threshold_power: ThresholdPower = None,
     scale: Annotated[
         list[float] | None,
         typer.Option(
@@ -135,6 +137,7 @@ def release(
         "mechanism": mechanism,
         "bounds": bounds_of(bounds),
         "threshold": threshold,
+        "threshold_power": threshold_power,
         "scale": scale if scale is None or len(scale) > 1 else scale[0],
         "radius": radius,
         "hostile": hostile,

@@ -17,6 +17,7 @@ PARAMETERS = (
         "bounds",
         "record_cap",
         "threshold",
+        "threshold_power",
     ),
     *(
         "scale",

@@ -156,7 +156,7 @@ class ExactSums:
         floats = np.empty(len(self))
         for start in range(0, len(self), USERS_AT_A_TIME):
             block = slice(start, start + USERS_AT_A_TIME)
-            floats[block] = self.means_of_block(counts, block)
+            self.means_of_block(counts, block, out=floats[block])
         unit, above = self._scales()
         for position in self.beyond_64_bits():
             one = float(self.low[position]) * unit
@@ -166,18 +166,21 @@ class ExactSums:
                 floats[position] = np.float64(one) / counts[position]
         return floats
 
-    def means_of_block(self, counts: IntArray, block: slice) -> NDArray[np.float64]:
+    def means_are_close(self) -> bool:
+        """Whether the guarantee of `means` holds for all users."""
+        return not self.beyond_64_bits() and (self.high is None or close(self.low.small))
+
+    def means_of_block(
+        self, counts: IntArray, block: slice, out: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """As `means`, for some users; of those with a part beyond 64 bits it has no meaning."""
         unit, above = self._scales()
-        sums = self.low.small[block].astype(np.float64)
-        sums *= unit
+        means: NDArray[np.float64] = np.multiply(self.low.small[block], unit, out=out)
         if self.high is not None:
-            upper = self.high.small[block].astype(np.float64)
-            upper *= above
-            sums += upper
+            means += self.high.small[block] * above
         with np.errstate(invalid="ignore", divide="ignore"):
-            sums /= counts[block]
-        return sums
+            means /= counts[block]
+        return means
 
     def _scales(self) -> tuple[float, float]:
         """Of a unit of `low` and of `high`; with two parts both are powers of two."""
@@ -204,6 +207,11 @@ class ExactSums:
     def beyond_64_bits(self) -> set[int]:
         """Positions of the users with a part that does not fit 64 bits."""
         return set(self.low.large) | set(self.high.large if self.high is not None else ())
+
+
+def close(lows: IntArray) -> bool:
+    """Whether lower parts are small enough to be floats."""
+    return bool(lows.min(initial=0) > -(2**53) and lows.max(initial=0) < 2**53)
 
 
 def _blocks(chunks: Iterable[tuple[IntArray, IntArray]]) -> Iterator[tuple[IntArray, IntArray]]:

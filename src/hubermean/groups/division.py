@@ -81,13 +81,6 @@ class Division:
             whole=request,
         )
 
-    def expected_weight(self, pooled: float, groups: int) -> float:
-        """About how much one of so many groups weighs, if one group of each user weighs so much; for tuning alone.
-
-        Users are expected in anything from one group to as many as they may count in.
-        """
-        return pooled * (1.0 + min(self.max_groups, groups)) / 2.0 / max(groups, 1)
-
     def parameters(self) -> dict[str, Any]:
         """For the release."""
         return {} if self.selection is None else {"users_for_a_group": self.selection.usual_users}

@@ -21,11 +21,11 @@ SECTIONS, MOST_PASSES = 80, 8
 _NEAR = 0.125 ** np.arange(1, 13)  # distances from the guess, in widths of the bracket
 
 
-def gradients_at(points: Rows, weights: Floats | None, threshold: float, places: Floats) -> Floats:
-    """G(p) = sum_i a_i clamp(p - y_i, -T, T) at each of the places, in one pass; `points` has one column.
+def gradients_at(points: Rows, weights: Floats | None, thresholds: float | Floats, places: Floats) -> Floats:
+    """G(p) = sum_i a_i clamp(p - y_i, -T_i, T_i) at each of the places, in one pass; `points` has one column.
 
     *Formal guarantees*
-    - Each is within `gradient_error(n, 1, sum_i a_i T)` of the exact one (proof 3.5).
+    - Each is within `gradient_error(n, 1, sum_i a_i T_i)` of the exact one (proof 3.5).
     - At a place right (left) of all points it is not negative (positive): every term is so.
     """
     rows = block_rows(places.size)
@@ -35,7 +35,8 @@ def gradients_at(points: Rows, weights: Floats | None, threshold: float, places:
         window = slice(start, min(start + rows, len(points)))
         part = points.read(window, column)
         there = np.subtract(places, part, out=influences[: len(part)])
-        np.clip(there, -threshold, threshold, out=there)
+        own = thresholds if isinstance(thresholds, float) else thresholds[window, np.newaxis]
+        np.clip(there, -own, own, out=there)
         total.add(strip_sum(ones[: len(part)] if weights is None else weights[window], there))
     return total.total()
 

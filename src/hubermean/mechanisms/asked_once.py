@@ -15,8 +15,10 @@ Look = Callable[[UserTable], Any]
 
 
 def asked_once(table: PrivateTable) -> PrivateTable:
-    """The same users; in parts, a question that was asked before has its answer at hand."""
-    return table if isinstance(table, UserTable | AskedOnce) else AskedOnce(table)
+    """The same users; what was made of them before is at hand, and in parts the answer to what was asked before."""
+    if isinstance(table, UserTable):
+        return table.keeping()
+    return table if isinstance(table, AskedOnce) else AskedOnce(table)
 
 
 def each_part_at_once(table: PrivateTable, looks: Sequence[Look]) -> list[list[Any]]:

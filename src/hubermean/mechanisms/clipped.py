@@ -304,11 +304,6 @@ class PreparedClipped(Prepared):
             for grid, moments, law in zip(self.grids, self.moments, self.laws, strict=True)
         )
 
-    def sum_noise(self) -> float:
-        """The standard deviation of the noise of the first column's sum of values, for means near the middle."""
-        grid, moments, law = self.grids[0], self.moments[0], self.laws[0]
-        return float(grid.spacing) * _noise_at(moments, law, 0.0)
-
     def statistic(self, table: UserTable, membership: Membership | None = None) -> list[list[int]]:
         """The integers that noise is added to: column by column and term by term, one per group or one in all."""
         sums: list[list[int]] = []

@@ -20,27 +20,36 @@ import numpy as np
 from hubermean.errors import InputError, is_real
 from hubermean.exact import rounded_means
 from hubermean.laws import Choice, Claim, Independent, costs_apart
+from hubermean.mechanisms.location_grid import LocationGrid, depth_of
 from hubermean.mechanisms.parted_shells import Public, parted_shell_ends
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.shells import LARGEST_PULL, IntArray, Users, flat_shell_ends, shell_ends
+from hubermean.mechanisms.shells import IntArray, Users, flat_shell_ends, shell_ends
 from hubermean.mechanisms.side_by_side import side_by_side
-from hubermean.mechanisms.weights import check_cap, planned_weight, user_weights, weight_cap
+from hubermean.mechanisms.thresholds import (
+    WHOLE,
+    check_power_use,
+    checked_power,
+    heaviest_influence,
+    influence_bounds,
+    threshold_of,
+)
+from hubermean.mechanisms.weights import (
+    LARGEST_CAP,
+    check_cap,
+    check_given_cap,
+    planned_weight,
+    user_weights,
+    weight_cap,
+)
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
 from hubermean.release import Interval
 from hubermean.spending import THE_MEAN
 from hubermean.user_table import PrivateTable, UserTable
 
-LARGEST_RADIUS = 2**60  # in grid units
-LARGEST_DEPTH = 2**20
-LARGEST_UNEQUAL_DEPTH = 2**14  # with unequal weights every shell costs a sort of its candidates
 MOST_USERS = 2**31
-MOST_PLANNED_USERS = 2**24  # where the number of users is private; more costs accuracy, not privacy
-_FINEST_THRESHOLD_BITS = 30
-_COARSEST_THRESHOLD_BITS = 8
 _WELL_WITHIN = 0.75
 _SELDOM_ASTRAY = 1e-3  # an interval is offered where answers that go astray are rarer
-_LOST_MASS = 40.0  # shells are told apart until the rest of the grid together has probability about e^-40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +58,12 @@ class Exact:
 
     Args:
         threshold: how far a user mean may be from the answer before it counts as an outlier. Public.
-        radius: the answer lies within this distance of zero; a large one costs little. Public.
-        record_cap: the largest number of records a user counts for, with `per="record"`. Public.
+        radius: the answer lies within this distance of the center; a large one costs little. Public.
+        record_cap: the largest number of records a user counts for, with `per="record"`. Public. Not needed where
+            `threshold_power` is 1.
+        threshold_power: a user with a records has the threshold `threshold * a ** -threshold_power`, for
+            `per="record"`; with 1 the threshold bounds what a user adds, however many records it has. Public.
+        centers: what the radius is measured from, one per column; zero where left out. Public or released.
 
     Formal guarantees:
     - epsilon-DP for the neighbour relation of the request (proofs/exact.md, Theorem 1); several columns share epsilon
@@ -63,6 +76,8 @@ class Exact:
     threshold: float
     radius: float
     record_cap: int | None = None
+    threshold_power: float | None = None
+    centers: tuple[float, ...] = ()
     name = "exact"
 
     def __post_init__(self) -> None:
@@ -70,35 +85,64 @@ class Exact:
             given: Any = getattr(self, name)
             if not is_real(given) or not 1e-60 <= given <= 1e60:
                 raise InputError(f"{name} must be a positive number (from 1e-60 to 1e60), not {given!r}")
+        checked_power(self.threshold_power)
 
     @classmethod
     def from_known(cls, known: Known) -> Exact:
-        threshold, radius = known.spread(of=cls.name)
-        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap)
+        threshold, radius = known.spread("threshold_power", of=cls.name)
+        return cls(
+            threshold=threshold,
+            radius=radius,
+            record_cap=known.record_cap,
+            threshold_power=known.threshold_power,
+        )
 
     def check(self, request: Request) -> None:
-        check_cap(self.record_cap, request)
+        check_power_use(self.threshold_power, request)
+        if checked_power(self.threshold_power) == WHOLE:  # the threshold bounds what a user adds
+            check_given_cap(self.record_cap, request)
+        else:
+            check_cap(self.record_cap, request)
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedExact:
         self.check(request)
-        cap = weight_cap(self.record_cap, request, facts)
+        power = checked_power(self.threshold_power)
+        uncapped = power == WHOLE and self.record_cap is None and facts.record_counts is None
+        cap = LARGEST_CAP if uncapped else weight_cap(self.record_cap, request, facts)
+        farthest = max((abs(center) for center in self.centers), default=0.0)
         for column in facts.columns:
-            if Fraction(float(self.radius)) + Fraction(float(self.threshold)) > column.limit:
+            if (
+                Fraction(float(self.radius)) + Fraction(float(self.threshold)) + Fraction(farthest)
+                > column.limit
+            ):
                 raise InputError(
                     f"radius and threshold reach beyond {float(column.limit):g}, the largest value that "
                     f"{column.name!r} is read with; give resolution= (a coarser step) or a smaller radius"
                 )
-        heaviest = cap * (MOST_USERS if facts.n_users is None else facts.n_users)
-        grid = LocationGrid.choose(float(self.threshold), float(self.radius), heaviest=heaviest)
+        users = MOST_USERS if facts.n_users is None else facts.n_users
+        grid = LocationGrid.choose(
+            float(self.threshold),
+            float(self.radius),
+            heaviest=heaviest_influence(cap, users, power),
+            power=power,
+            smallest=threshold_of(cap, float(self.threshold), power),
+            centers=self.centers,
+        )
         epsilon = column_epsilon(request.epsilon, request.delta, columns=len(request.columns))
-        depth = _depth(grid, epsilon, n_users=facts.n_users, equal=request.per == "user")
+        depth = depth_of(grid, epsilon, n_users=facts.n_users, cap=cap, equal=request.per == "user")
+        # Without a cap nothing is known of weights; then as much noise is expected as if all had one record.
+        weighed = 1 if uncapped else cap
+        planned = float(facts.planned_users if facts.n_users is None else facts.n_users)
+        weight = planned if uncapped and facts.planned_weight is None else planned_weight(request, facts, cap)
         return PreparedExact(
             request=request,
             cap=cap,
             grid=grid,
             rate=epsilon / 2,
             depth=depth,
-            planned_users=planned_weight(request, facts, cap) / _reaching_weight(facts, cap, epsilon / 2),
+            planned_weight=weight,
+            typical_weight=max(weight / max(planned, 1.0), 1.0),
+            reaching_weight=_reaching_weight(facts, weighed, epsilon / 2),
             weight_is_public=facts.n_users is not None
             and (request.per == "user" or facts.record_counts is not None),
         )
@@ -126,39 +170,6 @@ def _reaching_weight(facts: PublicFacts, cap: int, rate: Fraction) -> float:
         return float(cap)
     heaviest = np.sort(np.minimum(facts.record_counts, cap))[::-1][: math.ceil(1 / rate)]
     return max(float(heaviest.mean()), 1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocationGrid:
-    """Multiples of 2^exponent; threshold and radius are whole numbers of them."""
-
-    exponent: int
-    threshold: int
-    radius: int
-
-    @classmethod
-    def choose(cls, threshold: float, radius: float, *, heaviest: int) -> LocationGrid:
-        """As fine as 64 bits allow for users of `heaviest` total weight; from public numbers alone."""
-        bits = min(_FINEST_THRESHOLD_BITS, LARGEST_PULL.bit_length() - 2 - heaviest.bit_length())
-        exponent = max(
-            math.floor(math.log2(threshold)) - bits,
-            math.ceil(math.log2(radius)) - (LARGEST_RADIUS.bit_length() - 1),
-            -60,
-        )
-        spacing = Fraction(2) ** exponent
-        grid = cls(
-            exponent=exponent,
-            threshold=math.floor(Fraction(threshold) / spacing),
-            radius=min(math.floor(Fraction(radius) / spacing), LARGEST_RADIUS),
-        )
-        if grid.radius < 2**_COARSEST_THRESHOLD_BITS:
-            raise InputError("radius is too small beside threshold; raise radius or lower threshold")
-        if grid.threshold < 2**_COARSEST_THRESHOLD_BITS:
-            raise InputError(
-                "threshold is too small beside radius and the weights of all users; "
-                "raise threshold, or lower radius or record_cap"
-            )
-        return grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +202,8 @@ class Shells:
 class PreparedExact(Prepared):
     """The mechanism with grid, rate and number of shells decided.
 
-    `planned_users` is the weight to expect in units of the heaviest users; a guess, for predictions alone.
+    `planned_weight` is the weight of all users to expect, `typical_weight` that of one, `reaching_weight` that of the
+    users that decide about a score; guesses, for predictions alone.
     """
 
     request: Request
@@ -199,16 +211,25 @@ class PreparedExact(Prepared):
     grid: LocationGrid
     rate: Fraction
     depth: int
-    planned_users: float
+    planned_weight: float
+    typical_weight: float
+    reaching_weight: float
     weight_is_public: bool
+
+    @property
+    def pull_cap(self) -> int:
+        """q, the most that one user can pull."""
+        return self.grid.influence(self.cap)
+
+    def _typical_threshold(self) -> float:
+        """That of a user of typical weight, in grid units."""
+        return self.grid.threshold / math.pow(self.typical_weight, self.grid.power / WHOLE)
 
     def predicted_noise(self) -> tuple[float, ...]:
         """The spread of the draw if the score rises evenly up to the threshold and no further (proofs/exact.md)."""
         spacing = 2.0**self.grid.exponent
-        threshold, radius = (
-            self.grid.threshold * spacing,
-            max(self.grid.radius, self.grid.threshold) * spacing,
-        )
+        threshold = self._typical_threshold() * spacing
+        radius = max(self.grid.radius * spacing, threshold)
         steps, rate = self._steps(1.0), min(float(self.rate), 1e3)
         width = threshold / steps
         near_square = width**2 * (2.0 * math.exp(-rate) / math.expm1(-rate) ** 2 + 1.0 / 3.0)
@@ -228,13 +249,17 @@ class PreparedExact(Prepared):
         A changed user makes up for its own pull and as much in the other direction; one that is added, for one.
         """
         crossing = 1.0 if self.request.neighbors is Neighbors.ADD_REMOVE else 2.0
-        return max(share * self.planned_users / crossing, 1.0)
+        theta = self.grid.power / WHOLE
+        heavy = math.pow(self.reaching_weight, 1.0 - theta) * math.pow(self.typical_weight, theta)
+        users = self.planned_weight / heavy
+        return max(share * users / crossing, 1.0)
 
     def _astray(self, steps: float) -> float:
         """About how likely an answer lies beyond the threshold, anywhere within the radius: if users are few."""
         rate = min(float(self.rate), 1e3)
-        near = self.grid.threshold / steps / -math.expm1(-rate)
-        far = max(self.grid.radius - self.grid.threshold, 0) * math.exp(-rate * (steps - 1.0))
+        threshold = self._typical_threshold()
+        near = threshold / steps / -math.expm1(-rate)
+        far = max(self.grid.radius - threshold, 0) * math.exp(-rate * (steps - 1.0))
         return far / (near + far)
 
     def shells(self, table: PrivateTable, column: int) -> Shells:
@@ -249,12 +274,13 @@ class PreparedExact(Prepared):
 
     def _ends(self, table: PrivateTable, column: int) -> tuple[IntArray, IntArray]:
         flat = self.request.neighbors is Neighbors.ADD_REMOVE
-        radius, depth, pull_cap = self.grid.radius, self.depth, self.cap * self.grid.threshold
+        radius, depth, pull_cap = self.grid.radius, self.depth, self.pull_cap
         if not isinstance(table, UserTable):
             public = Public(
                 radius=radius,
                 depth=depth,
                 threshold=self.grid.threshold,
+                power=self.grid.power,
                 pull_cap=pull_cap,
                 equal=self.request.per == "user",
                 flat=flat,
@@ -302,33 +328,49 @@ class PreparedExact(Prepared):
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         spacing = Fraction(2) ** self.grid.exponent
-        values = tuple(float((number - self.grid.radius) * spacing) for number in draw)
+        values = tuple(
+            float((self.grid.center(column) + number - self.grid.radius) * spacing)
+            for column, number in enumerate(draw)
+        )
         rule = None
         steps = self._steps(_WELL_WITHIN)
         if self.weight_is_public and self._astray(steps) < _SELDOM_ASTRAY:
-            step = float(self.grid.threshold * spacing) / steps
+            step = self._typical_threshold() * float(spacing) / steps
             rule = ScoreInterval(values=values, step=step, rate=float(self.rate))
         return Outcome(values=values, parameters=self._parameters(), interval_rule=rule)
 
     def users(self, table: UserTable, column: int) -> Users:
-        """Users as integers; means beyond radius + threshold pull on every grid point alike, so they are clamped."""
+        """Users as integers, measured from the center; means beyond radius + threshold pull on every grid point alike,
+        so they are clamped."""
         grid = self.grid
-        reach = grid.radius + grid.threshold
+        reach, center = grid.radius + grid.threshold, grid.center(column)
         means = rounded_means(
-            table.sums[column], table.counts, exponent=grid.exponent, low=-reach, high=reach
+            table.sums[column],
+            table.counts,
+            exponent=grid.exponent,
+            low=center - reach,
+            high=center + reach,
         )
+        if center:
+            means -= center
         usable = table.counts > 0
         public_weights = self.request.neighbors.counts_are_public
-        full_reach = None if public_weights else self.cap * grid.threshold
+        full_reach = None if public_weights else self.pull_cap
         if self.request.per == "user":
             idle = np.full(int(len(usable) - usable.sum()), grid.threshold, dtype=np.int64)
             return Users.build(means[usable], None, idle=idle, threshold=grid.threshold, reach=full_reach)
         weights = user_weights(table, self.request, self.cap)
-        asleep = (
-            weights[~usable] * grid.threshold if public_weights else np.full(int((~usable).sum()), full_reach)
-        )
+        if public_weights:
+            asleep = influence_bounds(weights[~usable], grid.threshold, grid.power)
+        else:
+            asleep = np.full(int((~usable).sum()), full_reach, dtype=np.int64)
         return Users.build(
-            means[usable], weights[usable], idle=asleep, threshold=grid.threshold, reach=full_reach
+            means[usable],
+            weights[usable],
+            idle=asleep,
+            threshold=grid.threshold,
+            reach=full_reach,
+            power=grid.power,
         )
 
     def _parameters(self) -> dict[str, Any]:
@@ -337,7 +379,9 @@ class PreparedExact(Prepared):
             "threshold": float(self.grid.threshold * spacing),
             "radius": float(self.grid.radius * spacing),
         }
-        if self.request.per == "record":
+        if self.grid.power:
+            parameters["threshold_power"] = self.grid.power / WHOLE
+        if self.request.per == "record" and self.cap < LARGEST_CAP:
             parameters["record_cap"] = self.cap
         if len(self.request.columns) > 1:
             parameters["epsilon_of_each_column"] = float(2 * self.rate)
@@ -377,18 +421,3 @@ class ScoreInterval:
             high=tuple(value + bound for value in self.values),
             covers="noise, if three in four users lie well within the threshold",
         )
-
-
-def _depth(grid: LocationGrid, epsilon: Fraction, *, n_users: int | None, equal: bool) -> int:
-    """How many shells are told apart: the rest of the grid then has probability of the order of e^-40.
-
-    Fewer would make the answer a guess, so an epsilon that needs more than can be computed is refused.
-    """
-    wanted = math.ceil(2.0 / float(epsilon) * (math.log(2 * grid.radius + 1) + _LOST_MASS))
-    # The best grid point need not have score 0: next to the location |G| can be half of all weight.
-    wanted += 1 + (MOST_PLANNED_USERS if n_users is None else n_users) // grid.threshold
-    # A public number of users bounds every score: when all may change, every point can be the answer.
-    wanted = max(1, wanted if n_users is None else min(wanted, n_users))
-    if wanted > (LARGEST_DEPTH if equal or n_users is None else LARGEST_UNEQUAL_DEPTH):
-        raise InputError("epsilon is too small for mechanism 'exact' here; raise epsilon, or use per='user'")
-    return wanted

@@ -1,7 +1,7 @@
 """From a private table to a certified centre and the depth of every user around it, in float64.
 
 What `smooth` and `tested` share: user means are clamped to a public ball, the Huber location is solved for until its
-gradient is certifiably small, and every user's depth T - |y - c| is computed with a bounded error. The bounds are
+gradient is certifiably small, and every user's depth T(a) - |y - c| is computed with a bounded error. The bounds are
 public; they are rates per unit of weight, so that none needs a bound on the number of users. Proof: proofs/smooth.md,
 section 1 and Lemma 1.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubermean.errors import InputError
 from hubermean.location import Distances, Rows, attainable_gradient, distances_from, small_gradient
@@ -21,6 +22,7 @@ from hubermean.location.floats import LOST_DISTANCE, SLACK, UNIT
 from hubermean.location.rows import MOST_ROWS
 from hubermean.mechanisms.certified_bounds import Floats, Integers
 from hubermean.mechanisms.protocol import Request
+from hubermean.mechanisms.thresholds import threshold_of, thresholds
 from hubermean.mechanisms.weights import user_weights
 from hubermean.user_table import UserTable
 
@@ -88,19 +90,19 @@ class HeldUsers(Located):
     """Users on this machine, with the distance of each from the centre.
 
     Attributes:
-        threshold: T.
+        threshold: T, or that of each user where they differ.
         distances: of each user with a usable record; None without users.
         weights: their weights, or None for ones.
     """
 
-    threshold: float
+    threshold: float | Floats
     distances: Distances | None = field(repr=False)
     weights: Integers | None = field(repr=False)
 
     @property
     def depths(self) -> Floats:
         """T - |y - c| of each user, as computed."""
-        return np.zeros(0) if self.distances is None else self.threshold - self.distances.all
+        return np.zeros(0) if self.distances is None else np.asarray(self.threshold - self.distances.all)
 
     def at_depths(self, depths: Floats) -> HeldUsers:
         return self
@@ -109,8 +111,32 @@ class HeldUsers(Located):
         """By the depths as computed; only users of whom it is not known yet are looked at."""
         if self.distances is None:
             return 0
-        deep = self.distances.where(lambda distances: self.threshold - distances >= depth)
+        threshold = self.threshold
+        if isinstance(threshold, float):
+            deep = self.distances.where(lambda distances: threshold - distances >= depth)
+        else:
+            deep = self.depths >= depth
         return int(np.count_nonzero(deep)) if self.weights is None else int(self.weights[deep].sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """Public or released: a center and a unit for each column, in which users are seen; empty for 0 and 1."""
+
+    centers: tuple[float, ...] = ()
+    units: tuple[float, ...] = ()
+
+    def of(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Rows as seen; element by element, so that a user's row depends on its own numbers alone."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray((matrix - np.array(self.centers)) / np.array(self.units))
+
+    def value(self, column: int, seen: float) -> float:
+        """What stands in a column for a number as seen."""
+        return seen * self.units[column] + self.centers[column] if self.centers else seen
+
+    def unit(self, column: int) -> float:
+        return self.units[column] if self.units else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +144,13 @@ class Geometry:
     """Public: how far users can lie, and how exactly they are seen.
 
     Attributes:
-        threshold: T.
+        threshold: A, the threshold of a user of weight one; that of others is A a^(-theta).
         clamp: user means are clamped to the ball of this radius.
         dimension: number of columns d.
         gradient_rate: tau, the gradient at the computed centre is at most this times the total weight.
         depth_step: e, twice the error of a computed depth and the rounding of comparisons with it.
+        power: theta, in parts of `thresholds.WHOLE`.
+        frame: in which users are seen; threshold, clamp and centre are in its units.
     """
 
     threshold: float
@@ -130,9 +158,20 @@ class Geometry:
     dimension: int
     gradient_rate: float
     depth_step: float
+    power: int = 0
+    frame: Frame = Frame()
 
     @classmethod
-    def choose(cls, *, threshold: float, radius: float, dimension: int) -> Geometry:
+    def choose(
+        cls,
+        *,
+        threshold: float,
+        radius: float,
+        dimension: int,
+        power: int = 0,
+        weight_cap: int = 1,
+        frame: Frame | None = None,
+    ) -> Geometry:
         """Every limit rounded up (proofs/smooth.md, section 1)."""
         clamp = _CLAMP * (radius + threshold)
         # Per unit of weight: so many rows fill a block in every dimension, and all other terms are linear.
@@ -149,9 +188,26 @@ class Geometry:
             threshold=threshold,
             clamp=clamp,
             dimension=dimension,
-            gradient_rate=max(_ROOM * attainable, _TOLERANCE * threshold) * UP,
+            gradient_rate=max(_ROOM * attainable, _TOLERANCE * threshold_of(weight_cap, threshold, power))
+            * UP,
             depth_step=SLACK * (2.0 * depth_error + 16.0 * UNIT * threshold),
+            power=power,
+            frame=frame or Frame(),
         )
+
+    def threshold_of(self, weight: int) -> float:
+        """T(a): no heavier user has a larger one."""
+        return threshold_of(weight, self.threshold, self.power)
+
+    def influence(self, weight: int) -> float:
+        """q = a T(a), rounded up: no lighter user has more influence on the gradient."""
+        return weight * self.threshold_of(weight) * (UP if self.power else 1.0)
+
+    def thresholds(self, weights: Integers | None) -> float | Floats:
+        """One for all, or that of each user."""
+        if weights is None or self.power == 0:
+            return self.threshold
+        return thresholds(weights, self.threshold, self.power)
 
     def users(self, table: UserTable, request: Request, cap: int) -> tuple[Rows, Integers | None]:
         """Means, clamped, and weights of the users with a usable record; None stands for weights of one.
@@ -162,7 +218,10 @@ class Geometry:
         """
         usable = np.flatnonzero(table.counts > 0)
         chosen = None if len(usable) == table.n_users else usable
-        points = Rows.within_ball(table.matrix(), self.clamp, chosen=chosen, squares=table.row_squares())
+        matrix, squares = table.matrix(), table.row_squares()
+        if self.frame.centers:
+            matrix, squares = self.frame.of(matrix), None
+        points = Rows.within_ball(matrix, self.clamp, chosen=chosen, squares=squares)
         if cap == 1:
             return points, None
         return points, user_weights(table, request, cap)[usable]
@@ -179,17 +238,17 @@ class Geometry:
                 certified=False,
             )
         total = len(points) if weights is None else int(weights.sum())
-        gradient = self.gradient_rate * total
-        found = small_gradient(points, weights=weights, thresholds=self.threshold, tolerance=gradient)
+        gradient, own = self.gradient_rate * total, self.thresholds(weights)
+        found = small_gradient(points, weights=weights, thresholds=own, tolerance=gradient)
         return HeldUsers(
             centre=found.point,
-            threshold=self.threshold,
+            threshold=own,
             distances=found.distances,
             weights=weights,
             total_weight=total,
             certified=found.norm_bound <= gradient,
         )
 
-    def depths(self, points: Rows, centre: Floats) -> Floats:
-        """T - |y - centre| per user, each within half of `depth_step` where it matters (Lemma 1)."""
-        return np.asarray(self.threshold - distances_from(points, centre))
+    def depths(self, points: Rows, centre: Floats, weights: Integers | None = None) -> Floats:
+        """T(a) - |y - centre| per user, each within half of `depth_step` where it matters (Lemma 1)."""
+        return np.asarray(self.thresholds(weights) - distances_from(points, centre))

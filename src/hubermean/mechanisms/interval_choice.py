@@ -105,7 +105,7 @@ class Bins:
 
     def line(self, values: IntArray) -> HeldLine:
         """Users at the numbers of their bins."""
-        return HeldLine(self.indices(values), None)
+        return HeldLine(self.indices(values))
 
     def law(self, line: Line, rate: Fraction) -> Choice:
         """A bin, by number, with probability proportional to exp(-rate * cost)."""

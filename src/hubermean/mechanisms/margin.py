@@ -92,6 +92,7 @@ class MarginPlan:
         A deep margin asks for users far inside their threshold, hence for a wider threshold: the noise is compared
         as it would be for a threshold widened by as much.
         """
+        least = geometry.threshold_of(weight_cap)
         for reserve in _depth_reserves(geometry, weight, weight_cap) if in_parts else (0.0,):
             plans = []
             for test in _tests(epsilon, delta, geometry.dimension):
@@ -105,7 +106,7 @@ class MarginPlan:
                     reserve=reserve,
                 )
                 if plan is not None:
-                    plans.append((plan.noise_stddev / (1.0 - plan.depth / geometry.threshold), plan))
+                    plans.append((plan.noise_stddev / (1.0 - plan.depth / least), plan))
             if plans:
                 return min(plans, key=lambda rated: rated[0])[1]
         return None
@@ -130,9 +131,9 @@ class MarginPlan:
             return None
         gradient_cap = geometry.gradient_rate * heaviest * UP
         # Lemma 1: the pull of a changed user and both solvers' errors, against the curvature that is left.
-        shift = (factor * weight_cap * geometry.threshold + 2.0 * gradient_cap) / curvature * UP
+        shift = (factor * geometry.influence(weight_cap) + 2.0 * gradient_cap) / curvature * UP
         step = (shift + geometry.depth_step) * UP
-        if reserve + test.margin * step > _DEEPEST * geometry.threshold:
+        if reserve + test.margin * step > _DEEPEST * geometry.threshold_of(weight_cap):
             return None
         exponent = math.frexp(shift / test.alpha)[1] - _GRID_BITS
         # Both answers are rounded to the grid, by half a unit per coordinate (Lemma 2).
@@ -203,7 +204,8 @@ def _depth_reserves(geometry: Geometry, weight: TotalWeight, weight_cap: int) ->
     2.7)."""
     few = weight.low < _USERS_WITH_RESERVE * weight_cap
     coarse = geometry.gradient_rate > _RATE_WITH_RESERVE * geometry.threshold
-    if geometry.dimension == 1 or few or coarse:
+    # Thresholds that differ are no part of what the reserve was proved for (Lemma 5).
+    if geometry.dimension == 1 or geometry.power or few or coarse:
         return (0.0,)
     return ((1.0 - HELD_WITHIN) * geometry.threshold, 0.0)
 

@@ -23,7 +23,7 @@ from hubermean.mechanisms.shell_questions import (
     Several,
 )
 from hubermean.mechanisms.shells import (
-    Gradient,
+    GradientByValues,
     IntArray,
     Largest,
     LargestOfEqual,
@@ -47,11 +47,15 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Public:
-    """What is public about shells; `pull_cap` is the most that one user can pull, `flat` stands for `add-remove`."""
+    """What is public about shells; `pull_cap` is the most that one user can pull, `flat` stands for `add-remove`.
+
+    `threshold` and `power` are those of `shells.Users`.
+    """
 
     radius: int
     depth: int
     threshold: int
+    power: int
     pull_cap: int
     equal: bool
     flat: bool
@@ -94,21 +98,32 @@ def parted_shell_ends(ask: Ask, public: Public) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Crowd:
-    """Roughly where the users of all parts are, and how many do not pull."""
+    """Roughly where the users of all parts are, and how many do not pull.
+
+    `sketches` are of values, or, where thresholds differ, of one kind of corners; then `others` are of the other kind.
+    """
 
     idle: int
     sketches: Sequence[Sketch]
+    others: Sequence[Sketch]
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[int, Sketch]]) -> Crowd:
-        return cls(idle=sum(idle for idle, _ in parts), sketches=[sketch for _, sketch in parts])
+    def of(cls, parts: Sequence[tuple[int, tuple[Sketch, ...]]]) -> Crowd:
+        return cls(
+            idle=sum(idle for idle, _ in parts),
+            sketches=[kinds[0] for _, kinds in parts],
+            others=[other for _, kinds in parts for other in kinds[1:]],
+        )
 
     def points(self, public: Public) -> IntArray:
         """Points between which few users have corners, from just before the grid to just after it."""
         marks = joint_survey(self.sketches, FINENESS).marks
+        if self.others:
+            corners = np.concatenate([marks, joint_survey(self.others, FINENESS).marks])
+        else:
+            corners = np.concatenate([marks - public.threshold, marks + public.threshold])
         edge = public.radius + 1
-        corners = np.concatenate([[-edge, edge], marks - public.threshold, marks + public.threshold])
-        return np.unique(np.clip(corners, -edge, edge))
+        return np.unique(np.clip(np.concatenate([[-edge, edge], corners]), -edge, edge))
 
     def outermost(self, depth: int) -> Outermost:
         """Asks for the users of the so many smallest and largest values; parts leave out what is surely not of them."""
@@ -246,7 +261,7 @@ def _equal_sides(ends: Sequence[tuple[IntArray, IntArray]], crowd: Crowd, public
         users = Users.build(
             values, None, idle=_idle(crowd, public), threshold=public.threshold, reach=public.pull_cap
         )
-        return LargestOfEqual(users, Gradient(users))
+        return LargestOfEqual(users, GradientByValues(users))
 
     return side(smallest), side(largest)
 
@@ -291,7 +306,14 @@ def _unequal_sides(ask: Ask, knots: Knots, crowd: Crowd, public: Public) -> tupl
     def side(number: int, first: int, last: int) -> Largest:
         values = np.concatenate([answer[number][0] for answer in near])
         weights = np.concatenate([answer[number][1] for answer in near])
-        users = Users.build(values, weights, idle=idle, threshold=public.threshold, reach=public.pull_cap)
+        users = Users.build(
+            values,
+            weights,
+            idle=idle,
+            threshold=public.threshold,
+            reach=public.pull_cap,
+            power=public.power,
+        )
         return LargestOfUnequal(users, first, last, depth)
 
     return Knots.of(inner, evaluated), (side(0, *points), side(1, *mirrored_points))

@@ -42,6 +42,7 @@ class Known:
     bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None
     record_cap: int | None = None
     threshold: float | None = None
+    threshold_power: float | None = None
     scale: float | Sequence[float] | None = None
     radius: float | None = None
     hostile: float | None = None
@@ -58,9 +59,9 @@ class Known:
             one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) is not None
         }
 
-    def spread(self, *, of: str) -> tuple[float, float]:
-        """Threshold and radius for a mechanism that needs both and takes no bounds."""
-        self.only("threshold", "radius", "record_cap", of=of)
+    def spread(self, *more: str, of: str) -> tuple[float, float]:
+        """Threshold and radius for a mechanism that needs both and takes no bounds; it may use `more`."""
+        self.only("threshold", "radius", "record_cap", *more, of=of)
         if self.threshold is None:
             raise InputError("give threshold= (the distance from the mean within which most user means lie)")
         if self.radius is None:
@@ -113,7 +114,8 @@ class PublicFacts:
     """What the neighbour relation makes public about the data, and nothing else.
 
     `n_users` is None under `add-remove`; `record_counts` is None unless counts are public. `planned_users` stands in
-    for a private number of users where something is tuned or predicted: a public guess, never the true number.
+    for a private number of users where something is tuned or predicted: a public guess, never the true number; so does
+    `planned_weight` for a private weight of all users, where there is a better guess than the number of users.
     `held_up_to` says from how many users on they are not on one machine; None if they always are.
     """
 
@@ -121,6 +123,7 @@ class PublicFacts:
     n_users: int | None
     record_counts: IntArray | None
     planned_users: int = PLANNED_USERS
+    planned_weight: float | None = None
     held_up_to: int | None = None
 
     @classmethod

@@ -8,6 +8,7 @@ from hubermean.errors import InputError
 from hubermean.mechanisms.adaptive import Adaptive
 from hubermean.mechanisms.auto import Auto
 from hubermean.mechanisms.clipped import Clipped
+from hubermean.mechanisms.estimated import by_name
 from hubermean.mechanisms.exact import Exact
 from hubermean.mechanisms.protocol import Known, Mechanism
 from hubermean.mechanisms.smooth import Smooth
@@ -18,9 +19,9 @@ BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
     "adaptive": Adaptive.from_known,
     "auto": Auto.from_known,
     "clipped": Clipped.from_known,
-    "exact": Exact.from_known,
-    "smooth": Smooth.from_known,
-    "tested": Tested.from_known,
+    "exact": by_name(Exact),
+    "smooth": by_name(Smooth),
+    "tested": by_name(Tested),
     "winsorized": Winsorized.from_known,
 }
 

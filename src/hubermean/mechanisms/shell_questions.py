@@ -11,18 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from hubermean.mechanisms.shells import Gradient, IntArray, Users, possibly_largest, reductions
+from hubermean.mechanisms.shells import IntArray, Users, gradient_of, possibly_largest, reductions
 from hubermean.tuning.line import HeldLine, Sketch
 
 
 @dataclass(frozen=True)
 class Overview:
-    """How many users do not pull, and a sketch of where the others are."""
+    """How many users do not pull, and a sketch of where the others are; where thresholds differ, of both corners."""
 
     resolution: int
 
-    def __call__(self, users: Users) -> tuple[int, Sketch]:
-        return len(users.idle), HeldLine(users.values, None).sketch(self.resolution)
+    def __call__(self, users: Users) -> tuple[int, tuple[Sketch, ...]]:
+        lines = (users.values,) if users.one_threshold else users.corners()
+        return len(users.idle), tuple(HeldLine(line).sketch(self.resolution) for line in lines)
 
 
 class Several:
@@ -42,14 +43,13 @@ class Evaluate:
     points: IntArray
 
     def __call__(self, users: Users) -> tuple[IntArray, IntArray]:
-        return Gradient(users).at(self.points), self._corners(users)
+        return gradient_of(users).at(self.points), self._corners(users)
 
     def _corners(self, users: Users) -> IntArray:
-        places = _distinct(users.values)
         numbers = np.zeros(len(self.points) - 1, dtype=np.int64)
-        for shift in (-users.threshold, users.threshold):
-            before = np.searchsorted(places, self.points[1:] - shift, side="left")
-            numbers += before - np.searchsorted(places, self.points[:-1] - shift, side="right")
+        for corners in users.corners():
+            before = np.searchsorted(corners, self.points[1:], side="left")
+            numbers += before - np.searchsorted(corners, self.points[:-1], side="right")
         return numbers
 
 
@@ -62,11 +62,10 @@ class CornersWithin:
     most: int
 
     def __call__(self, users: Users) -> IntArray:
-        places = _distinct(users.values)
         found = []
-        for shift in (-users.threshold, users.threshold):
-            first = np.searchsorted(places, self.lefts[0] - shift, side="right")
-            found.append(places[first : np.searchsorted(places, self.rights[-1] - shift)] + shift)
+        for kind in users.corners():
+            first = np.searchsorted(kind, self.lefts[0], side="right")
+            found.append(kind[first : np.searchsorted(kind, self.rights[-1])])
         corners = np.unique(np.concatenate(found))
         starts = np.searchsorted(corners, self.lefts, side="right")
         numbers = np.searchsorted(corners, self.rights, side="left") - starts
@@ -126,8 +125,3 @@ class Candidates:
         assert users.weights is not None
         near = possibly_largest(users, last, self.depth, least)
         return users.values[near], users.weights[near]
-
-
-def _distinct(ascending: IntArray) -> IntArray:
-    different: IntArray = ascending[np.diff(ascending, prepend=ascending[:1] - 1) != 0]
-    return different

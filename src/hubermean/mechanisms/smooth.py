@@ -29,8 +29,9 @@ from hubermean.mechanisms.certified_bounds import (
     certified_bounds,
     smooth_maximum,
 )
-from hubermean.mechanisms.geometry import UP, Geometry, check_lengths
+from hubermean.mechanisms.geometry import UP, Frame, Geometry, check_lengths
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
+from hubermean.mechanisms.thresholds import WHOLE, check_power_use, checked_power
 from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import choose_beta, expected_sensitivity, smooth_noise
@@ -60,6 +61,10 @@ class Smooth:
         radius: R_c, the mean is known to lie within this distance of 0 (all columns together). Public.
         record_cap: the largest number of records a user counts for; for `per="record"`. Under
             `replace-values`, where counts are public, it may be left out.
+        threshold_power: a user with a records has the threshold `threshold * a ** -threshold_power`, for
+            `per="record"`: noise depends on what the heaviest user can do, so that with 1 lighter users reach further
+            at no cost. Public.
+        frame: a center and a unit for each column, in which threshold and radius are measured. Public or released.
         users: a public guess of the number of users, for `add-remove` only, where the true number is private; it
             tunes beta and nothing else. `protocol.PLANNED_USERS` when left out.
 
@@ -75,10 +80,13 @@ class Smooth:
     radius: float
     record_cap: int | None = None
     users: int | None = None
+    threshold_power: float | None = None
+    frame: Frame | None = None
     name = "smooth"
 
     def __post_init__(self) -> None:
         check_lengths(threshold=self.threshold, radius=self.radius)
+        checked_power(self.threshold_power)
         if self.users is not None:
             whole = isinstance(self.users, int) and not isinstance(self.users, bool)
             if not whole or not 1 <= self.users <= 2**40:
@@ -86,12 +94,19 @@ class Smooth:
 
     @classmethod
     def from_known(cls, known: Known) -> Smooth:
-        threshold, radius = replace(known, n_users=None).spread(of=cls.name)
-        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap, users=known.n_users)
+        threshold, radius = known.spread("threshold_power", "n_users", of=cls.name)
+        return cls(
+            threshold=threshold,
+            radius=radius,
+            record_cap=known.record_cap,
+            users=known.n_users,
+            threshold_power=known.threshold_power,
+        )
 
     def check(self, request: Request) -> None:
         if request.delta == 0.0:
             raise InputError("mechanism 'smooth' needs delta > 0; give delta=, for example 1e-6")
+        check_power_use(self.threshold_power, request)
         check_cap(self.record_cap, request)
         if self.users is not None and request.neighbors.users_are_public:
             raise InputError(
@@ -108,13 +123,22 @@ class Smooth:
             )
         threshold, radius, dimension = float(self.threshold), float(self.radius), len(request.columns)
         factor = 1.0 if request.neighbors is Neighbors.ADD_REMOVE else 2.0
+        geometry = Geometry.choose(
+            threshold=threshold,
+            radius=radius,
+            dimension=dimension,
+            power=checked_power(self.threshold_power),
+            weight_cap=cap,
+            frame=self.frame,
+        )
+        influence = geometry.influence(cap)
         if self.users is not None:
             facts = replace(facts, planned_users=self.users)
         weight = planned_weight(request, facts, cap)
         beta = choose_beta(
             total_weight=weight,
             weight_cap=cap,
-            pull_cap=cap * threshold,
+            pull_cap=influence,
             radius=radius,
             epsilon=request.epsilon,
             delta=request.delta,
@@ -131,7 +155,6 @@ class Smooth:
             raise InputError(
                 "epsilon and delta are too small for this many columns; raise them or release fewer columns"
             )
-        geometry = Geometry.choose(threshold=threshold, radius=radius, dimension=dimension)
         return PreparedSmooth(
             request=request,
             cap=cap,
@@ -146,7 +169,7 @@ class Smooth:
             geometry=geometry,
             caps=Caps(
                 weight=cap,
-                pull=factor * cap * threshold * UP,
+                pull=factor * influence * UP,
                 gradient_rate=geometry.gradient_rate,
                 depth_step=geometry.depth_step,
             ),
@@ -154,7 +177,7 @@ class Smooth:
                 beta,
                 total_weight=weight,
                 weight_cap=cap,
-                pull_cap=cap * threshold,
+                pull_cap=influence,
                 radius=radius,
                 factor=factor,
                 share=_TYPICALLY_WITHSTOOD[request.neighbors],
@@ -210,8 +233,11 @@ class PreparedSmooth(Prepared):
         noisy = [math.ldexp(place, self.exponent) for place in draw]
         # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
-        values = tuple(shrink * value for value in noisy)
+        frame = self.geometry.frame
+        values = tuple(frame.value(column, shrink * seen) for column, seen in enumerate(noisy))
         parameters: dict[str, Any] = {"threshold": self.threshold, "radius": self.radius}
+        if self.geometry.power:
+            parameters["threshold_power"] = self.geometry.power / WHOLE
         if self.request.per == "record":
             parameters["record_cap"] = self.cap
         parameters["beta"] = self.beta

@@ -200,7 +200,7 @@ class _Count:
         centre = small_gradient(
             points,
             weights=weights,
-            thresholds=geometry.threshold,
+            thresholds=geometry.thresholds(weights),
             tolerance=PART_TOLERANCE * geometry.threshold * weight,
         ).point
         return _Counted(n_users=len(points), weight=weight, centre=centre)
@@ -216,7 +216,7 @@ class _Gradients:
     def __call__(self, part: UserTable) -> Floats:
         points, weights = self.reading.users(part)
         masses = None if weights is None else weights.astype(np.float64)
-        return gradients_at(points, masses, self.reading.geometry.threshold, self.places)
+        return gradients_at(points, masses, self.reading.geometry.thresholds(weights), self.places)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -232,11 +232,10 @@ class _Sweeps:
         geometry = self.reading.geometry
         if len(points) == 0:
             return [Sums.nothing(geometry.dimension, hessian=self.hessian).light() for _ in self.places]
-        problem, _ = Problem.build(points, weights, geometry.threshold)
+        own = geometry.thresholds(weights)
+        problem, _ = Problem.build(points, weights, own)
         return [
-            Sums.of(
-                replace(problem, thresholds=width * geometry.threshold), centre, hessian=self.hessian
-            ).light()
+            Sums.of(replace(problem, thresholds=width * own), centre, hessian=self.hessian).light()
             for centre, width in self.places
         ]
 
@@ -254,7 +253,7 @@ class _Deep:
         between = np.zeros(len(self.depths) + 1, dtype=np.int64)
         if len(points):
             passed = np.searchsorted(
-                self.depths, self.reading.geometry.depths(points, self.centre), side="right"
+                self.depths, self.reading.geometry.depths(points, self.centre, weights), side="right"
             )
             np.add.at(between, passed, 1 if weights is None else weights)
         # A user that passes k of the depths is at least as deep as each of the first k.

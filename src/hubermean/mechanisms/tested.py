@@ -22,10 +22,11 @@ from hubermean.errors import InputError, NotReleased, is_real
 from hubermean.laws import Claim, Gate, Law, NoisySum, Staged
 from hubermean.mechanisms.account import WEIGHT, account
 from hubermean.mechanisms.certified_bounds import LARGEST_WEIGHT
-from hubermean.mechanisms.geometry import Geometry, Located, check_lengths
+from hubermean.mechanisms.geometry import Frame, Geometry, Located, check_lengths
 from hubermean.mechanisms.margin import MOST_USERS, MarginPlan, TotalWeight, least_users
 from hubermean.mechanisms.protocol import Known, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.spread_users import AsPoints, SpreadUsers, locate
+from hubermean.mechanisms.thresholds import WHOLE, check_power_use, checked_power
 from hubermean.mechanisms.weights import check_cap, planned_weight, weight_cap
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import laplace_scale
@@ -56,6 +57,9 @@ class Tested:
         radius: the mean is known to lie within this distance of 0; it may be generous. Public.
         record_cap: the largest number of records a user counts for; for `per="record"`. Under `replace-values`, where
             counts are public, it may be left out.
+        threshold_power: a user with a records has the threshold `threshold * a ** -threshold_power`, for
+            `per="record"`. Public.
+        frame: a center and a unit for each column, in which threshold and radius are measured. Public or released.
         share: the share of users, by weight, that is expected well within the threshold: deep enough for the margin of
             the test and, where there are too many users for one machine, within three quarters of it. A release states
             how far, as `distance_tested`. More means less noise and a stricter test. Public.
@@ -73,23 +77,32 @@ class Tested:
     radius: float
     record_cap: int | None = None
     share: float = SHARE
+    threshold_power: float | None = None
+    frame: Frame | None = None
     name = "tested"
 
     def __post_init__(self) -> None:
         check_lengths(threshold=self.threshold, radius=self.radius)
         if not is_real(self.share) or not 0.01 <= self.share <= 0.999:
             raise InputError(f"share must be a number from 0.01 to 0.999, not {self.share!r}")
+        checked_power(self.threshold_power)
 
     @classmethod
     def from_known(cls, known: Known) -> Tested:
-        threshold, radius = known.spread(of=cls.name)
-        return cls(threshold=threshold, radius=radius, record_cap=known.record_cap)
+        threshold, radius = known.spread("threshold_power", of=cls.name)
+        return cls(
+            threshold=threshold,
+            radius=radius,
+            record_cap=known.record_cap,
+            threshold_power=known.threshold_power,
+        )
 
     def check(self, request: Request) -> None:
         if request.delta == 0.0:
             raise InputError(
                 "mechanism 'tested' needs delta > 0; give delta=, for example 1e-6, or use mechanism='exact'"
             )
+        check_power_use(self.threshold_power, request)
         check_cap(self.record_cap, request)
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedTested:
@@ -114,7 +127,12 @@ class Tested:
             radius=float(self.radius),
             share=float(self.share),
             geometry=Geometry.choose(
-                threshold=float(self.threshold), radius=float(self.radius), dimension=len(request.columns)
+                threshold=float(self.threshold),
+                radius=float(self.radius),
+                dimension=len(request.columns),
+                power=checked_power(self.threshold_power),
+                weight_cap=cap,
+                frame=self.frame,
             ),
             total_weight=total,
             weighing=weighing,
@@ -150,6 +168,7 @@ class PreparedTested(Prepared):
 
     `weighing` is the noise with which the total weight is measured first, where it is not public; `planned_weight` is
     the weight to expect, for predictions alone; `n_users` and `held_up_to` are those of `PublicFacts`.
+    `charged` is what a refusal costs, where that is more than the request: something else was drawn before.
     """
 
     request: Request
@@ -162,6 +181,7 @@ class PreparedTested(Prepared):
     planned_weight: float
     n_users: int | None = None
     held_up_to: int | None = None
+    charged: Request | None = None
 
     def predicted_noise(self) -> tuple[float, ...]:
         """The noise of the plan; refused where the test asks for more than a good threshold is sure to give."""
@@ -180,7 +200,7 @@ class PreparedTested(Prepared):
 
     def is_safe(self, plan: MarginPlan) -> bool:
         """Whether users with a good threshold are sure to pass the test."""
-        return plan.depth <= _SAFE_DEPTH * self.geometry.threshold
+        return plan.depth <= _SAFE_DEPTH * self.geometry.threshold_of(self.cap)
 
     @property
     def factor(self) -> float:
@@ -300,6 +320,8 @@ class PreparedTested(Prepared):
     def outcome(self, draw: Any) -> Outcome:
         plan = self._public_plan()
         parameters: dict[str, Any] = {"threshold": self.geometry.threshold, "radius": self.radius}
+        if self.geometry.power:
+            parameters["threshold_power"] = self.geometry.power / WHOLE
         if self.request.per == "record":
             parameters["record_cap"] = self.cap
         if self.weighing is not None:
@@ -308,19 +330,24 @@ class PreparedTested(Prepared):
             parameters |= self.measured(measured)
         if plan is None or draw is None:
             raise self._refusal(plan)
+        # The nearest float to each point of the grid: scaling by a power of two is exact.
+        noisy = [math.ldexp(place, plan.exponent) for place in draw]
+        frame = self.geometry.frame
+        stddevs = tuple(frame.unit(column) * plan.noise_stddev for column in range(len(noisy)))
+        rule = NoiseInterval(
+            centre=tuple(frame.value(column, seen) for column, seen in enumerate(noisy)),
+            noise_stddevs=stddevs,
+        )
         parameters |= {
             "share_within_threshold": self.share,
             "margin_of_test": plan.test.margin,
-            "distance_tested": self.geometry.threshold - plan.depth,
+            "distance_tested": self.geometry.threshold_of(self.cap) - plan.depth,
             "noise": "discrete Gaussian",
-            "noise_stddev": plan.noise_stddev,
+            "noise_stddev": plan.noise_stddev if len(set(stddevs)) == 1 else list(stddevs),
         }
-        # The nearest float to each point of the grid: scaling by a power of two is exact.
-        noisy = [math.ldexp(place, plan.exponent) for place in draw]
-        rule = NoiseInterval(centre=tuple(noisy), noise_stddev=plan.noise_stddev)
         # The mean is known to lie in the ball, so bringing the answer back into it can only help; it costs nothing.
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
-        values = tuple(shrink * value for value in noisy)
+        values = tuple(frame.value(column, shrink * seen) for column, seen in enumerate(noisy))
         return Outcome(
             values=values,
             parameters=parameters,
@@ -341,7 +368,8 @@ class PreparedTested(Prepared):
         return None if self.total_weight is None else self.plan_at(self.total_weight)
 
     def _refusal(self, plan: MarginPlan | None) -> NotReleased:
-        spent = f"epsilon = {self.request.epsilon:g} and delta = {self.request.delta:g} are spent"
+        charged = self.charged or self.request
+        spent = f"epsilon = {charged.epsilon:g} and delta = {charged.delta:g} are spent"
         if plan is None:
             reason = (
                 f"fewer than the {self.needed()} that the test needs were measured; {spent}; "
@@ -352,7 +380,7 @@ class PreparedTested(Prepared):
                 f"the data did not pass the private test that most users lie well within the threshold; {spent}; "
                 "a larger threshold or more users would help"
             )
-        return NotReleased(reason, epsilon=self.request.epsilon, delta=self.request.delta)
+        return NotReleased(reason, epsilon=charged.epsilon, delta=charged.delta)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -360,11 +388,12 @@ class NoiseInterval:
     """An interval per column for the Huber location of the data, from the noisy centre and the public noise law."""
 
     centre: Sequence[float]
-    noise_stddev: float
+    noise_stddevs: Sequence[float]
 
     def at(self, level: float) -> Interval:
         # In units of 2^-44 deviations, so that the grid is negligible.
         bound = NoiseLaw(kind="gaussian", scale=2.0**44).bound(tail=1.0 - level) * 2.0**-44
-        low = tuple(value - bound * self.noise_stddev for value in self.centre)
-        high = tuple(value + bound * self.noise_stddev for value in self.centre)
+        ends = list(zip(self.centre, self.noise_stddevs, strict=True))
+        low = tuple(value - bound * stddev for value, stddev in ends)
+        high = tuple(value + bound * stddev for value, stddev in ends)
         return Interval(level=level, low=low, high=high, covers="noise only")

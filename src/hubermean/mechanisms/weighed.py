@@ -77,6 +77,5 @@ class PreparedWeighed(Prepared):
         plan = self.tested.weighed_plan(measured)
         if plan is None or not self.tested.is_safe(plan):
             return None
-        users = max(measured / self.exact.cap, 1.0)
-        others = replace(self.exact, planned_users=users).predicted_noise()
+        others = replace(self.exact, planned_weight=max(float(measured), 1.0)).predicted_noise()
         return plan if plan.noise_stddev < others[0] else None

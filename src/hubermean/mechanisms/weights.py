@@ -60,6 +60,8 @@ def planned_weight(request: Request, facts: PublicFacts, cap: int) -> float:
     """The total weight to expect, from public numbers; a wrong guess costs accuracy only."""
     if facts.record_counts is not None:
         return max(float(np.minimum(facts.record_counts, cap).sum()), 1.0)
+    if facts.planned_weight is not None:
+        return max(facts.planned_weight, 1.0)
     users = facts.planned_users if facts.n_users is None else facts.n_users
     # Private counts: half the cap is what a user may be expected to fill.
     return max(float(users) if request.per == "user" else users * cap / 2.0, 1.0)

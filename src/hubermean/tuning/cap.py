@@ -61,7 +61,9 @@ class Census:
     @classmethod
     def of(cls, counts: IntArray) -> Census:
         """Of the counts of users, some of which may be zero."""
-        having = np.bincount(np.minimum(counts, LARGEST_TUNED_CAP + 1), minlength=2)
+        if counts.max(initial=0) > LARGEST_TUNED_CAP:  # else nothing need be copied
+            counts = np.minimum(counts, LARGEST_TUNED_CAP + 1)
+        having = np.bincount(counts, minlength=2)
         having[0] = 0
         up_to, records = np.cumsum(having), np.cumsum(having * np.arange(len(having)))
         users, last = int(up_to[-1]), np.minimum(CAPS, len(up_to) - 1)

@@ -64,10 +64,6 @@ class Windows:
         """The middle of a window, in units of the values."""
         return float((number - self.count // 2) * self.step * Fraction(2) ** self.exponent)
 
-    @property
-    def largest_middle(self) -> float:
-        return self.middle(self.count - 1)
-
     def runs(self, line: Line, *, parts: int) -> tuple[IntArray, IntArray]:
         """(inside, sizes): the weight in every window, from left to right, as runs of windows that hold the same.
 

@@ -58,25 +58,18 @@ def heaviest(line: Line, lengths: Floats, *, least: int = 0, most: int | None = 
     by_length = lengths[:, np.newaxis]
     lows = marks - by_length - 2.0 * np.spacing(np.maximum(np.abs(marks), by_length))
     highs = marks + by_length
-    surely, at_most = (
-        weights.reshape(lows.shape) for weights in line.bounds_within(lows.ravel(), highs.ravel())
-    )
+    around = line.within(lows.ravel(), highs.ravel()).reshape(lows.shape)
     # An interval of twice the length holds all of that, if it is no shorter for being rounded.
     longer = slice(_TWICE, None)
     starts = last_start(lows[:-_TWICE], steps[longer, np.newaxis])
-    held = np.where(starts + by_length[longer] >= highs[:-_TWICE], surely[:-_TWICE], 0)
+    held = np.where(starts + by_length[longer] >= highs[:-_TWICE], around[:-_TWICE], 0)
     found[longer] = np.maximum(found[longer], held.max(axis=1, initial=0))
     found = np.maximum.accumulate(found)
     # What is found so far is there; what may hold more than that, and more than is told apart, is looked at.
-    length, mark = np.nonzero((at_most > found[:, np.newaxis]) & (found < most)[:, np.newaxis])
+    length, mark = np.nonzero((around > found[:, np.newaxis]) & (found < most)[:, np.newaxis])
     if len(length):
         owners, lows = _holding(marks[mark], lengths, length)
-        surely, at_most = line.bounds_within(lows, lows + lengths[owners])
-        np.maximum.at(found, owners, surely)
-        open_ = (at_most > found[owners]) & (found[owners] < most)
-        owners, lows = owners[open_], lows[open_]
-        if len(owners):
-            np.maximum.at(found, owners, line.within(lows, lows + lengths[owners]))
+        np.maximum.at(found, owners, line.within(lows, lows + lengths[owners]))
     return np.minimum(found, most)
 
 

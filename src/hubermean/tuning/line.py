@@ -1,8 +1,7 @@
-"""Users on a line, each with a weight: marks that leave little weight between them, and the weight of intervals.
+"""Users on a line: marks that leave few of them in between, and the number of users in intervals.
 
-The same questions are asked of users on one machine, sorted (`HeldLine`) or, where they are many, told apart by bins
-(`BinnedLine`), and of users in parts (`JointLine`, `PartedLine`). Marks differ with the parts: they say where to look,
-and no law may follow from more.
+The same questions are asked of users on one machine, sorted (`HeldLine`) and then rounded (`RoundedLine`), and of users
+in several places (`JointLine`). Marks differ with the parts: they say where to look, and no law may follow from more.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Places = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Sketch:
-    """Some users' places, in ascending order, with the weight up to and including each; private."""
+    """Some users' places, in ascending order, with the users up to and including each; private."""
 
     places: Places
     cumulated: IntArray
@@ -30,7 +29,7 @@ class Sketch:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Survey:
-    """The weight of all users, and marks: places in ascending order that leave little weight between them; private."""
+    """How many users there are, and marks: places in ascending order that leave few users between them; private."""
 
     total: int
     marks: Places
@@ -40,32 +39,26 @@ class Line(Protocol):
     """What may be asked."""
 
     def survey(self, fineness: int) -> Survey:
-        """At most 2 * fineness + 1 marks: no gap between them holds more than 1/fineness of the weight.
+        """At most 2 * fineness + 1 marks: no gap between them holds more than 1/fineness of the users.
 
-        Gaps are open, so users at a mark are in none; neither before the first mark nor after the last is there more.
+        Gaps are open, so users at a mark are in none; neither before the first mark nor after the last are there more.
         """
 
     def within(self, lows: Places, highs: Places) -> IntArray:
-        """The weight in each of the closed intervals."""
-
-    def bounds_within(self, lows: Places, highs: Places) -> tuple[IntArray, IntArray]:
-        """(least, most): no more and no less than the weight in each of the closed intervals, where that is cheaper.
-
-        They may be the weight itself, and differ with the parts: they say where not to look.
-        """
+        """The users in each of the closed intervals."""
 
     def between(self, low: Any, high: Any) -> Line:
         """The users in a closed interval."""
 
     def places(self) -> tuple[Places, IntArray]:
-        """All places of users, ascending, and the weight at each: for few users, or such as share few places."""
+        """All places of users, ascending, and the users at each: for few users, or such as share few places."""
 
 
 class OwnLine(Line, Protocol):
     """Of users that are here."""
 
     def sketch(self, resolution: int) -> Sketch:
-        """At most so many places: none of the gaps that they leave holds more than 1/resolution of the weight."""
+        """At most so many places: none of the gaps that they leave holds more than 1/resolution of the users."""
 
     def between(self, low: Any, high: Any) -> OwnLine: ...
 
@@ -73,62 +66,42 @@ class OwnLine(Line, Protocol):
 class HeldLine:
     """Users on this machine, sorted once."""
 
-    def __init__(self, places: Places, weights: IntArray | None) -> None:
-        """`weights` None stands for weights of one."""
-        self._cumulated: IntArray
-        if weights is None:
-            self._places = np.sort(places)
-            self._cumulated = np.arange(len(places) + 1)
-        else:
-            order = np.argsort(places)
-            self._places = places[order]
-            self._cumulated = np.concatenate([[0], np.cumsum(weights[order])])
+    def __init__(self, places: Places) -> None:
+        self.ascending = np.sort(places)
 
     def sketch(self, resolution: int) -> Sketch:
-        met = np.searchsorted(self._cumulated[1:], shares_of(int(self._cumulated[-1]), resolution))
-        places = np.unique(self._places[met])
+        places = np.unique(self.ascending[shares_of(len(self.ascending), resolution) - 1])
         return Sketch(places=places, cumulated=self.up_to(places))
 
     def survey(self, fineness: int) -> Survey:
         return joint_survey([self.sketch(4 * fineness)], fineness)
 
     def within(self, lows: Places, highs: Places) -> IntArray:
-        weights: IntArray = np.maximum(self.up_to(highs) - self.before(lows), 0)
-        return weights
-
-    def bounds_within(self, lows: Places, highs: Places) -> tuple[IntArray, IntArray]:
-        weights = self.within(lows, highs)
-        return weights, weights
+        users: IntArray = np.maximum(self.up_to(highs) - self.before(lows), 0)
+        return users
 
     def up_to(self, ends: Places) -> IntArray:
-        """The weight at each end and before it."""
-        weights: IntArray = self._cumulated[np.searchsorted(self._places, ends, side="right")]
-        return weights
+        """The users at each end and before it."""
+        users: IntArray = np.searchsorted(self.ascending, ends, side="right")
+        return users
 
     def before(self, ends: Places) -> IntArray:
-        """The weight before each end."""
-        weights: IntArray = self._cumulated[np.searchsorted(self._places, ends, side="left")]
-        return weights
-
-    def first_with(self, weights: IntArray) -> Places:
-        """The first place, for each weight above 0, at and before which there is so much."""
-        return self._places[np.searchsorted(self._cumulated[1:], weights)]
+        """The users before each end."""
+        users: IntArray = np.searchsorted(self.ascending, ends, side="left")
+        return users
 
     def between(self, low: Any, high: Any) -> HeldLine:
-        start = int(np.searchsorted(self._places, low, side="left"))
-        stop = max(int(np.searchsorted(self._places, high, side="right")), start)
+        start = int(np.searchsorted(self.ascending, low, side="left"))
         some = copy(self)
-        some._places = self._places[start:stop]
-        some._cumulated = self._cumulated[start : stop + 1] - self._cumulated[start]
+        some.ascending = self.ascending[start : np.searchsorted(self.ascending, high, side="right")]
         return some
 
     def places(self) -> tuple[Places, IntArray]:
-        places = np.unique(self._places)
-        return places, np.diff(self.up_to(places), prepend=0)
+        return np.unique(self.ascending, return_counts=True)
 
 
 def shares_of(total: int, resolution: int) -> IntArray:
-    """The weights that sketches aim at: 1/resolution of all, 2/resolution, ..., in whole numbers above 0."""
+    """The ranks that sketches aim at: 1/resolution of all, 2/resolution, ..., in whole numbers above 0."""
     whole, rest = divmod(total, resolution)
     number = np.arange(1, resolution + 1)
     aims = np.unique(whole * number + -(-rest * number // resolution))  # no product exceeds the total by much
@@ -138,9 +111,9 @@ def shares_of(total: int, resolution: int) -> IntArray:
 def joint_survey(sketches: Sequence[Sketch], fineness: int) -> Survey:
     """The survey of all users from sketches of their parts with a resolution of four times the fineness or more.
 
-    Let L be the weight that sketches know of up to a place: at most the weight there, and less by no more than
+    Let L be the number of users that sketches know of up to a place: at most all there, and fewer by no more than
     1/resolution of all. Kept are the places at which L enters another of 2 * fineness equal shares. Up to the next one
-    kept L stays within its share, so no more than 1/(2 fineness) + 2/resolution of the weight lies between.
+    kept L stays within its share, so no more than 1/(2 fineness) + 2/resolution of the users lie between.
     """
     places = np.concatenate([sketch.places for sketch in sketches])
     if not len(places):
@@ -151,7 +124,7 @@ def joint_survey(sketches: Sequence[Sketch], fineness: int) -> Survey:
     last = np.append(places[1:] != places[:-1], True)
     places, known = places[last], known[last]
     shares = _shares(known, 2 * fineness)
-    # The last place of a sketch has all weight of its part up to it.
+    # The last place of a sketch has all users of its part up to it.
     return Survey(total=int(known[-1]), marks=places[np.diff(shares, prepend=0) > 0])
 
 

@@ -33,9 +33,9 @@ from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
 
-CUT_OFF, CUT_OFF_FEW = 5.0, 15.0
+CUT_OFF, CUT_OFF_FEW = 4.0, 15.0
 """How many times the distance of a bound from the center may be cut off there in all, for the interval to cover it:
-with many users, to which up to two are added with fewer, and with so few that no rank is safe."""
+with many users, to which up to three are added with fewer, and with so few that no rank is safe."""
 
 ASSUMPTION = (
     "The interval covers clipping as long as what was cut off at a bound adds up to no more than {:.3g} times that "
@@ -51,13 +51,12 @@ FEW_HOLD_MANY = (
 )
 _MOST_UNITS = 2**62  # grid units of a bound
 _AT_THE_END = 0.005  # of the width of the bounds
-_FEW_HOLD = 0.08  # of all records: what users may hold beyond the cap
-_HEAVY_INDEX = 0.8
+_FEW_HOLD = 0.05  # of all records: what users may hold beyond the cap
+_HEAVY_INDEX = 0.93
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
 _SQUARES_PART, _SQUARES_NATS = 0.1, 47.0
 _SQUARES_CONCENTRATED = 0.05
 _BEYOND = 2.0
-_SLOPE, _STEEPEST = 0.8, 0.6  # of the slope that was seen; tails bend
 _FEW_USERS = {"user": 900.0, "record": 3000.0}  # times epsilon
 _FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
 _FEW_SCALE = 1.1 / 0.93
@@ -87,12 +86,14 @@ class ClippedSum:
 
     def __call__(self, part: UserTable) -> list[list[int]]:
         distances = self.distances(part)
-        sums = [[_added(distances)]]
+        sums = [[_added(distances, max(-self.low, self.high))]]
         if self.squares is not None:
-            near = np.clip(distances, -self.squares, self.squares).astype(np.float64)
+            near = np.clip(distances, -self.squares, self.squares, out=distances).astype(np.float64)
+            near *= near
+            near /= self.squares
             # Rounded user by user, and never above the limit: nobody's square depends on another's.
-            squared = np.minimum((near * near / self.squares).astype(np.int64), self.squares)
-            sums.append([_added(squared)])
+            squared = near.astype(np.int64)
+            sums.append([_added(np.minimum(squared, self.squares, out=squared), self.squares)])
         return sums
 
     def distances(self, part: UserTable) -> IntArray:
@@ -110,11 +111,16 @@ class ClippedSum:
             weights = weighing_counts(part, self.request)
             if self.cap is not None:
                 weights = np.minimum(weights, self.cap)
-            # A product of up to 73 bits: beyond 62 it is far beyond every bound.
-            far = np.abs(positions.astype(np.float64)) * weights >= 2.0**62
-            positions = np.where(far, np.sign(positions) << 62, positions * np.where(far, 0, weights))
-        positions = np.clip(positions, self.low, self.high)
-        return positions if part.counts.all() else np.where(part.counts > 0, positions, 0)
+            largest = max(-self.value_low, self.value_high) * int(weights.max(initial=0))
+            if largest < _MOST_UNITS:
+                positions *= weights
+            else:  # a product of up to 73 bits: beyond 62 it is far beyond every bound
+                far = np.abs(positions.astype(np.float64)) * weights >= 2.0**62
+                positions = np.where(far, np.sign(positions) << 62, positions * np.where(far, 0, weights))
+        np.clip(positions, self.low, self.high, out=positions)
+        if not part.counts.all():
+            positions[part.counts == 0] = 0
+        return positions
 
     def sensitivity(self) -> int:
         """How far one user moves the sum."""
@@ -123,8 +129,10 @@ class ClippedSum:
         return self.high - self.low
 
 
-def _added(numbers: IntArray) -> int:
+def _added(numbers: IntArray, largest: int) -> int:
     """Their sum, however large: bounds on the influence of users with many records may leave few bits to spare."""
+    if largest * len(numbers) < 2**63:
+        return int(numbers.sum())
     return (int((numbers >> 32).sum()) << 32) + int((numbers & 0xFFFFFFFF).sum())
 
 
@@ -152,7 +160,7 @@ def clipped_sum(
         high=_units(tail.above / unit),
         value_low=min(value_low, value_high),
         value_high=value_high,
-        cap=split.known.record_cap,
+        cap=split.weight_cap(found),
         squares=None if squares is None else _units(squares / unit),
     )
 
@@ -215,7 +223,7 @@ class PreparedLastStep:
         )
 
     def law(self, table: PrivateTable, claim: Claim | None = None) -> NoisySum:
-        terms = added_up(table, _All(self.sums))
+        terms = added_up(table, AllSums(self.sums))
         laws = [law for own in self.noises for law in own]
         return NoisySum(position=[one for term in terms for one in term], noise=laws, claim=claim)
 
@@ -224,7 +232,7 @@ class PreparedLastStep:
         size = (self.found.users or 0.0) * self.strength
         if size < _FEW_USERS[self.request.per]:
             return CUT_OFF_FEW
-        return CUT_OFF + 2.0 * min(max(math.log10(1e4 / size), 0.0), 1.0)
+        return CUT_OFF + 3.0 * min(max(math.log10(1e4 / size), 0.0), 1.0)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         """From noisy sums to values, intervals and warnings."""
@@ -384,10 +392,10 @@ def step_noise(epsilon: float, own: ClippedSum) -> NoiseLaw:
 
 def _excess(tail: Tail, limit: float, beyond: float) -> float:
     """What the squares of a user beyond the rank have above their limit on average, along the tail up to the bound."""
-    bound, rank = max(tail.below, tail.above), max(float(tail.rank), 1.0)
+    bound, rank = max(tail.below, tail.above), max(tail.rank, 1.0)
     if rank <= beyond or bound <= limit:
         return 0.0
-    power = max(math.log(bound / limit) / math.log(rank / beyond), min(_SLOPE * tail.slope, _STEEPEST))
+    power = math.log(bound / limit) / math.log(rank / beyond)
     last, bend = beyond / rank, 1.0 - 2.0 * power
     mean = -math.log(last) if abs(bend) < 1e-6 else (1.0 - last**bend) / bend
     excess: float = max(mean + last**bend - 1.0, 0.0) * limit * limit
@@ -395,7 +403,7 @@ def _excess(tail: Tail, limit: float, beyond: float) -> float:
 
 
 @dataclass(frozen=True)
-class _All:
+class AllSums:
     """The sums of every column, in one pass."""
 
     sums: tuple[ClippedSum, ...]

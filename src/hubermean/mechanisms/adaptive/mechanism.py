@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from hubermean.errors import InputError
 from hubermean.laws import Law
@@ -17,7 +17,7 @@ from hubermean.mechanisms.margin import least_users
 from hubermean.mechanisms.protocol import Known, OneOrTwoBounds, Outcome, Prepared, PublicFacts, Request
 from hubermean.mechanisms.purse import Purse
 from hubermean.mechanisms.weights import check_estimate, check_given_cap
-from hubermean.tuning import LARGEST_TUNED_CAP, LENGTHS, PER_OCTAVE, SHORTEST
+from hubermean.tuning import LARGEST_TUNED_CAP
 from hubermean.user_table import PrivateTable
 
 
@@ -62,6 +62,7 @@ class Adaptive:
 
     @classmethod
     def from_known(cls, known: Known) -> Adaptive:
+        known.only(*(one.name for one in fields(cls)), of=cls.name)
         return cls(**known.given_ones())
 
     def check(self, request: Request) -> None:
@@ -81,7 +82,7 @@ class Adaptive:
             request=request, facts=facts, split=split, steps=tuple(steps_for(split, "mean"))
         )
         refuse_too_few(split)
-        prepared.dry_run()
+        prepared.dry_run(prepared.last_step)
         return prepared
 
     def steps(
@@ -132,38 +133,6 @@ def _less_noisy(pure: BudgetSplit) -> BudgetSplit:
 @dataclass(frozen=True, kw_only=True)
 class PreparedAdaptive(PreparedSteps, Prepared):
     """The steps, and the mean that they lead to."""
-
-    def dry_run(self) -> None:
-        """Refuse, before anything is spent, what no draw could be released with.
-
-        Raises:
-            InputError: why it could not, for a scale in the middle of the grid.
-        """
-        users = self.split.start.users or self.facts.planned_users
-        expected = self.split.expected(users if self.split.enough(users) else self.split.users_needed())
-        numbers = range(SHORTEST, len(LENGTHS), PER_OCTAVE)
-        refusals: list[Exception] = []
-        for number in sorted(numbers, key=lambda number: abs(2 * number - len(LENGTHS))):
-            found = replace(
-                expected,
-                cap=expected.cap or 1,
-                weight=max(expected.weight, expected.users or 1.0, 1.0),
-                lengths=(number,) * self.split.columns,
-                shares=(0.75,) * self.split.columns,
-                centers=(0.0,) * self.split.columns if self.split.seeks_center else (),
-            )
-            try:
-                for step in self.steps:
-                    if step.what == "bounds":
-                        found = step.learn(found, (0,) * self.split.columns)
-                PreparedLastStep.prepare(self.split, found)
-            except (InputError, UnfitError) as refusal:
-                refusals.append(refusal)
-                if not self.split.seeks_scale:
-                    break
-            else:
-                return
-        raise InputError(str(refusals[0]))
 
     def noise_for(self, scale: float) -> float:
         """The standard deviation of the noise of a column, if user means have this one; for predictions.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from hubermean.mechanisms.adaptive.steps import Step
 from hubermean.mechanisms.asked_once import asked_once
 from hubermean.mechanisms.protocol import PublicFacts, Request
 from hubermean.spending import THE_MEAN, Spent
+from hubermean.tuning import LENGTHS, PER_OCTAVE, SHORTEST
 from hubermean.user_table import PrivateTable
 
 T = TypeVar("T")
@@ -51,6 +52,40 @@ class PreparedSteps:
 
     def is_adaptive(self) -> bool:
         return bool(self.steps)
+
+    def dry_run(self, last: Callable[[Found], object], *, users: float | None = None) -> None:
+        """Refuse, before anything is spent, what no draw could be released with.
+
+        `users` is how many to count on, where that is not what is public or planned for.
+
+        Raises:
+            InputError: why it could not, for a scale in the middle of the grid.
+        """
+        users = users or self.split.start.users or self.facts.planned_users
+        expected = self.split.expected(users if self.split.enough(users) else self.split.users_needed())
+        numbers = range(SHORTEST, len(LENGTHS), PER_OCTAVE)
+        refusals: list[Exception] = []
+        for number in sorted(numbers, key=lambda number: abs(2 * number - len(LENGTHS))):
+            found = replace(
+                expected,
+                cap=expected.cap or 1,
+                weight=max(expected.weight, expected.users or 1.0, 1.0),
+                lengths=(number,) * self.split.columns,
+                shares=(0.75,) * self.split.columns,
+                centers=(0.0,) * self.split.columns if self.split.seeks_center else (),
+            )
+            try:
+                for step in self.steps:
+                    if step.what == "bounds":
+                        found = step.learn(found, (0,) * self.split.columns)
+                last(found)
+            except (InputError, UnfitError) as refusal:
+                refusals.append(refusal)
+                if not self.split.seeks_scale:
+                    break
+            else:
+                return
+        raise InputError(str(refusals[0]))
 
     def after_steps(self, table: PrivateTable, last: Callable[[Found], Law]) -> Law:
         """The steps on a table, then the law that what they find leads to."""

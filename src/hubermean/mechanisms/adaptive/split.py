@@ -39,15 +39,16 @@ _COUNTED_WITHIN = (
 _SCALE_PART, _TIES_PART, _CENTER_PART = 0.35, 0.15, 0.45
 _SHARE_CAP_PART = 0.2
 _CAP_PART, _LARGEST_CAP_PART, _WEIGHT_PART = 0.075, 0.15, 0.06
-_FIRST_INFLUENCE_PART, _FIRST_STEP_PART, _LAST_INFLUENCE_PART = 0.066, 0.12, 0.185
+_FIRST_INFLUENCE_PART, _FIRST_STEP_PART, _LAST_INFLUENCE_PART = 0.065, 0.1, 0.16
 _LARGEST_INFLUENCE_PART = 0.22
-_TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.35, 0.356, (0.08, 0.4)
+_TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.26, 0.277, (0.06, 0.4)
+_FEW_TAILS = 0.6  # thousand users times epsilon: with fewer the most is spent
 _CONCENTRATED = 0.5  # so much of a part is as good where losses add up in squares
 _FARTHEST = 1e9  # scales from 0 that the center may lie
 _GIVEN_SHARE = 0.8  # that a window holds of users whose scale the caller gave
 _LOST_SCALES = 3.0
 _SHIFT = {
-    True: 0.1,
+    True: 0.06,
     False: 0.14,
 }  # of the difference between the tails: how far the mean lies from the center
 
@@ -66,16 +67,14 @@ class Tail:
     Attributes:
         below, above: the bounds.
         seen_below, seen_above: the distances that the search chose, before they were stretched.
-        rank: how many users lie about beyond such a distance; 0 where no rank was sought.
-        slope: the power of the rank with which distances grow, where two of them were found.
+        rank: about how many users lie beyond such a distance; 0 with so few users that nothing is known of it.
     """
 
     below: float
     above: float
     seen_below: float = 0.0
     seen_above: float = 0.0
-    rank: int = 0
-    slope: float = 0.0
+    rank: float = 0.0
 
     @property
     def seen(self) -> float:
@@ -127,7 +126,8 @@ class Found:
 class BudgetSplit:
     """Public decisions: what is sought, what it may cost, and what follows from it.
 
-    `groups` is how many groups will share the bounds, `changes` how many of them one user may be in.
+    `groups` is how many groups will share the bounds, `changes` how many of them one user may be in. `caps_weights`
+    says that nobody weighs more than the contribution bound that is found, where it otherwise bounds noise alone.
     """
 
     request: Request
@@ -136,6 +136,7 @@ class BudgetSplit:
     purse: Purse
     groups: int = 0
     changes: int = 1
+    caps_weights: bool = False
     start: Found = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -149,8 +150,8 @@ class BudgetSplit:
         counts = self.facts.record_counts
         if counts is None or self.request.per == "user":
             return 0.0 if counts is None else float(len(counts))
-        capped = counts if self.known.record_cap is None else np.minimum(counts, self.known.record_cap)
-        return float(capped.sum())
+        cap = self._public_cap() if self.caps_weights else self.known.record_cap
+        return float((counts if cap is None else np.minimum(counts, cap)).sum())
 
     def _public_cap(self) -> int | None:
         if self.request.per == "user":
@@ -163,6 +164,10 @@ class BudgetSplit:
         if not counts.any():
             raise InputError("no user has a record; give counts= of at least one for some user")
         return public_cap(counts[counts > 0], share_above(len(counts)))
+
+    def weight_cap(self, found: Found) -> int | None:
+        """The largest weight of a user where what it adds is bounded; None for none."""
+        return found.cap if self.caps_weights else self.known.record_cap
 
     @property
     def columns(self) -> int:
@@ -314,7 +319,7 @@ class BudgetSplit:
         least, most = _TAIL_PARTS
         users = self.surely(found)
         size = max(users * self.request.epsilon / self.many, 1.0) / 1000.0
-        part = min(max(_TAIL_PART * size**-_TAIL_DECAY, least), most)
+        part = most if size < _FEW_TAILS else max(_TAIL_PART * size**-_TAIL_DECAY, least)
         return TailSearch.plan(
             users,
             epsilon=self._choice(self._own(found), part),
@@ -403,7 +408,7 @@ class BudgetSplit:
             above=above,
             seen_below=unit * distances[0],
             seen_above=unit * distances[1],
-            rank=search.rank or 0,
+            rank=search.expected_beyond if search.rank > 0 else 0.0,
         )
         return self._within_public(column, found, tail)
 
@@ -530,8 +535,8 @@ class BudgetSplit:
         share = found.shares[0]
         unit = _normal_quantile(share)
         search = self.tail_search(0, found)
-        rank = search.rank or 2.0
-        seen = max(NormalDist().inv_cdf(1.0 - min(rank / max(users, 1.0), 0.49)) / unit, 1.0)
+        beyond = min(search.expected_beyond / max(users, 1.0), 0.49)
+        seen = max(NormalDist().inv_cdf(1.0 - beyond) / unit, 1.0)
         return unit * search.stretched(seen, users=users, share=share, total=self.strength)
 
 

@@ -6,8 +6,8 @@ serves all columns at once.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hubermean.exact import rounded_means
 from hubermean.laws import Independent, Law, NoisySum, Uniform, claiming
-from hubermean.mechanisms.adaptive.last_step import ClippedSum, clipped_sum, step_noise
+from hubermean.mechanisms.adaptive.last_step import AllSums, ClippedSum, clipped_sum, step_noise
 from hubermean.mechanisms.adaptive.split import TIES, BudgetSplit, Found, Tail, UnfitError
 from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.protocol import Request
@@ -28,14 +28,20 @@ from hubermean.noise import NoiseLaw
 from hubermean.privacy import laplace_scale
 from hubermean.tuning import (
     CAPS,
+    DISTANCES,
     SHORTEST,
     CapSearch,
     Census,
+    CenterSearch,
+    HeldLine,
+    InfluenceSearch,
     OwnLine,
+    RoundedLine,
+    ScaleSearch,
+    TailSearch,
     Windows,
     beyond_distances,
     line_of,
-    own_line,
 )
 from hubermean.user_table import PrivateTable, UserTable
 
@@ -83,7 +89,7 @@ def steps_for(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
         yield ChooseCenters(split)
     if purpose == "mean" and split.request.per == "record" and not split.weight_is_public:
         if split.start.cap is None:
-            yield ChooseCap(split, by_rank=True)
+            yield ChooseCap(split, by_rank=not split.caps_weights)
         yield MeasureWeight(split)
     if split.by_influence:
         yield ChooseInfluence(split, first=True)
@@ -184,25 +190,54 @@ class MeasureWeight:
 
 
 @dataclass(frozen=True)
-class ChooseScales:
-    """The length of an interval that holds most users, in every column."""
+class _EachColumn(ABC):
+    """A search in every column, drawn independently, each at a cost of its own."""
 
     split: BudgetSplit
-    what = "scale of user means"
 
-    def _cost(self, found: Found, column: int) -> Fraction:
-        return self.split.purse.of_choice(self.split.scale_search(found).epsilon)
+    @property
+    @abstractmethod
+    def what(self) -> str: ...
+
+    @abstractmethod
+    def search(self, column: int, found: Found) -> Any:
+        """With the `epsilon` that it costs. InputError or UnfitError where there is none."""
+
+    @abstractmethod
+    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+        """The law of what the search finds."""
+
+    def columns(self, found: Found) -> Sequence[int]:
+        return range(self.split.columns)
+
+    def _cost(self, column: int, found: Found) -> Fraction:
+        return self.split.purse.of_choice(self.search(column, found).epsilon)
 
     def cost(self, found: Found) -> Fraction:
-        return self.split.columns * self._cost(found, 0)
+        return sum((self._cost(column, found) for column in self.columns(found)), Fraction(0))
 
     def law(self, table: PrivateTable, found: Found) -> Law:
-        search = self.split.scale_search(found)
+        """Over partitions all columns are asked in the same passes."""
+        columns = self.columns(found)
+        laws = side_by_side(table, [partial(self.of_column, column, found) for column in columns])
+        made = [
+            claiming(law, self.split.purse.claim(self.what, self._cost(column, found)))
+            for law, column in zip(laws, columns, strict=True)
+        ]
+        return made[0] if len(made) == 1 else Independent(parts=made)
 
-        def of_column(column: int, table: PrivateTable) -> Law:
-            return search.law(line_of(table, MeansOnLine(column)), concentrated=self.split.concentrated)
 
-        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+class ChooseScales(_EachColumn):
+    """The length of an interval that holds most users, in every column."""
+
+    what = "scale of user means"
+
+    def search(self, column: int, found: Found) -> ScaleSearch:
+        return self.split.scale_search(found)
+
+    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+        line = line_of(table, MeansOnLine(column))
+        return self.search(column, found).law(line, concentrated=self.split.concentrated)
 
     def learn(self, found: Found, draw: Any) -> Found:
         share = self.split.scale_search(found).share
@@ -214,40 +249,22 @@ class ChooseScales:
         )
 
 
-@dataclass(frozen=True)
-class LookBeyondTies:
+class LookBeyondTies(ChooseScales):
     """Once more for a larger share, at a cost of its own, in columns where users tie and no scale was found."""
 
-    split: BudgetSplit
     what = "scale beyond ties"
 
-    @staticmethod
-    def _tied(found: Found) -> list[int]:
+    def search(self, column: int, found: Found) -> ScaleSearch:
+        return self.split.ties_search(found)
+
+    def columns(self, found: Found) -> Sequence[int]:
         return [column for column, length in enumerate(found.lengths) if length < SHORTEST]
 
-    def cost(self, found: Found) -> Fraction:
-        tied = self._tied(found)
-        if not tied:
-            return Fraction(0)
-        return len(tied) * self._cost(found, tied[0])
-
-    def _cost(self, found: Found, column: int) -> Fraction:
-        return self.split.purse.of_choice(self.split.ties_search(found).epsilon)
-
     def law(self, table: PrivateTable, found: Found) -> Law:
-        tied = self._tied(found)
-        if not tied:
-            return Uniform(limit=1)
-        search = self.split.ties_search(found)
-
-        def of_column(column: int, table: PrivateTable) -> Law:
-            return search.law(line_of(table, MeansOnLine(column)), concentrated=self.split.concentrated)
-
-        cost = partial(self._cost, found)
-        return each_column(self.split, table, of_column, what=self.what, cost=cost, columns=tied)
+        return super().law(table, found) if self.columns(found) else Uniform(limit=1)
 
     def learn(self, found: Found, draw: Any) -> Found:
-        tied = self._tied(found)
+        tied = self.columns(found)
         if not tied:
             return found
         share = self.split.ties_search(found).share
@@ -261,30 +278,22 @@ class LookBeyondTies:
         )
 
 
-@dataclass(frozen=True)
-class ChooseCenters:
+class ChooseCenters(_EachColumn):
     """The middle of a window that holds most users, in every column."""
 
-    split: BudgetSplit
     what = "center of user means"
 
-    def _cost(self, found: Found, column: int) -> Fraction:
-        return self.split.purse.of_choice(self.split.center_search(column, found).epsilon)
+    def search(self, column: int, found: Found) -> CenterSearch:
+        return self.split.center_search(column, found)
 
-    def cost(self, found: Found) -> Fraction:
-        return sum((self._cost(found, column) for column in range(self.split.columns)), Fraction(0))
-
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        def of_column(column: int, table: PrivateTable) -> Law:
-            search = self.split.center_search(column, found)
-            return search.law(line_of(table, PositionsOnLine(column, search.windows)))
-
-        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+        search = self.search(column, found)
+        return search.law(line_of(table, PositionsOnLine(column, search.windows)))
 
     def learn(self, found: Found, draw: Any) -> Found:
         centers = []
         for column, number in enumerate(by_column(draw)):
-            windows = self.split.center_search(column, found).windows
+            windows = self.search(column, found).windows
             if number in (0, windows.count - 1):  # the values may lie anywhere beyond
                 raise UnfitError(
                     "the values lie further from 0 than radius, or than a thousand million scales"
@@ -293,76 +302,59 @@ class ChooseCenters:
         return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
 
 
-@dataclass(frozen=True)
-class ChooseTails:
+class ChooseTails(_EachColumn):
     """How far from the center the outermost users lie on either side, in every column."""
 
-    split: BudgetSplit
     what = "bounds"
 
-    def _cost(self, found: Found, column: int) -> Fraction:
-        return self.split.purse.of_choice(self.split.tail_search(column, found).epsilon)
+    def search(self, column: int, found: Found) -> TailSearch:
+        return self.split.tail_search(column, found)
 
-    def cost(self, found: Found) -> Fraction:
-        return self.split.columns * self._cost(found, 0)
-
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        def of_column(column: int, table: PrivateTable) -> Law:
-            center, unit = self.split.center(column, found), self.split.unit(column, found)
-            above, below = _beyond(table, MeansBeyond(column, center, unit))
-            search = self.split.tail_search(column, found)
-            return search.law(above, below, concentrated=self.split.concentrated)
-
-        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+        center, unit = self.split.center(column, found), self.split.unit(column, found)
+        above, below = _beyond(table, MeansBeyond(column, center, unit))
+        return self.search(column, found).law(above, below, concentrated=self.split.concentrated)
 
     def learn(self, found: Found, draw: Any) -> Found:
         tails = tuple(
-            self.split.tail(column, found, self.split.tail_search(column, found).found(number))
+            self.split.tail(column, found, self.search(column, found).found(number))
             for column, number in enumerate(by_column(draw))
         )
         return replace(found, spent=found.spent + self.cost(found), tails=tails)
 
 
 @dataclass(frozen=True)
-class ChooseInfluence:
+class ChooseInfluence(_EachColumn):
     """How much one user may add to the sum of weighted distances from the center, in every column."""
 
-    split: BudgetSplit
     first: bool
 
     @property
     def what(self) -> str:
         return "influence bound, first step" if self.first else "influence bound"
 
-    def _cost(self, found: Found, column: int) -> Fraction:
-        return self.split.purse.of_choice(self.split.influence_search(found, first=self.first).epsilon)
+    def search(self, column: int, found: Found) -> InfluenceSearch:
+        return self.split.influence_search(found, first=self.first)
 
-    def cost(self, found: Found) -> Fraction:
-        return self.split.columns * self._cost(found, 0)
-
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        search = self.split.influence_search(found, first=self.first)
-
-        def of_column(column: int, table: PrivateTable) -> Law:
-            center, unit = self.split.center(column, found), self.split.influence_unit(column, found)
-            cap, clamp = self.split.known.record_cap, self.split.clamp(column, found)
-            above, below = _beyond(
-                table, InfluenceBeyond(self.split.request, column, center, unit, cap, clamp)
-            )
-            return search.law(above, below, concentrated=self.split.concentrated)
-
-        return each_column(self.split, table, of_column, what=self.what, cost=partial(self._cost, found))
+    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+        center, unit = self.split.center(column, found), self.split.influence_unit(column, found)
+        cap, clamp = self.split.weight_cap(found), self.split.clamp(column, found)
+        above, below = _beyond(table, InfluenceBeyond(self.split.request, column, center, unit, cap, clamp))
+        return self.search(column, found).law(above, below, concentrated=self.split.concentrated)
 
     def learn(self, found: Found, draw: Any) -> Found:
         search = self.split.influence_search(found, first=self.first)
         tails = []
         for column, number in enumerate(by_column(draw)):
-            unit, (inner, outer) = self.split.influence_unit(column, found), search.found(number)
-            bound, seen = unit * search.stretched(inner, outer, total=self.split.strength), unit * outer
-            slope = search.slope(inner, outer)
+            seen = self.split.influence_unit(column, found) * float(DISTANCES[number])
+            bound = search.stretched(seen, total=self.split.strength, first=self.first)
             tails.append(
                 Tail(
-                    below=bound, above=bound, seen_below=seen, seen_above=seen, rank=search.rank, slope=slope
+                    below=bound,
+                    above=bound,
+                    seen_below=seen,
+                    seen_above=seen,
+                    rank=search.expected_beyond,
                 )
             )
         return replace(found, spent=found.spent + self.cost(found), tails=tuple(tails))
@@ -397,7 +389,7 @@ class MoveCenters:
         return self.split.columns * self.split.purse.of_noise(Fraction(self.split.first_step_epsilon(found)))
 
     def law(self, table: PrivateTable, found: Found) -> NoisySum:
-        terms = added_up(table, _Several(self._sums(found)))
+        terms = added_up(table, AllSums(self._sums(found)))
         return NoisySum(position=[term[0] for term in terms], noise=self._noises(found))
 
     def learn(self, found: Found, draw: list[int]) -> Found:
@@ -412,29 +404,8 @@ class MoveCenters:
         return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
 
 
-def each_column(
-    split: BudgetSplit,
-    table: PrivateTable,
-    of_column: Callable[[int, PrivateTable], Law],
-    *,
-    what: str,
-    cost: Callable[[int], Fraction],
-    columns: list[int] | None = None,
-) -> Law:
-    """The law of every column, drawn independently, each with what it claims to cost.
-
-    Over partitions all columns are asked in the same passes.
-    """
-    wanted = list(range(split.columns)) if columns is None else columns
-    laws = side_by_side(table, [partial(of_column, column) for column in wanted])
-    made = [
-        claiming(law, split.purse.claim(what, cost(column))) for law, column in zip(laws, wanted, strict=True)
-    ]
-    return made[0] if len(made) == 1 else Independent(parts=made)
-
-
 def by_column(draw: Any) -> tuple[int, ...]:
-    """A draw from `each_column`, column by column."""
+    """A draw of an `_EachColumn`, column by column."""
     return draw if isinstance(draw, tuple) else (draw,)
 
 
@@ -443,7 +414,11 @@ def by_column(draw: Any) -> tuple[int, ...]:
 
 def census_of(table: PrivateTable) -> Census:
     """How many records users have."""
-    return Census.together(table.each_part(_census))
+
+    def made() -> Census:
+        return Census.together(table.each_part(_census))
+
+    return table.keep("census", made) if isinstance(table, UserTable) else made()
 
 
 def _census(part: UserTable) -> Census:
@@ -454,14 +429,6 @@ def _beyond(table: PrivateTable, look: Callable[[UserTable], Any]) -> tuple[Any,
     parts = table.each_part(look)
     above, below = zip(*parts, strict=True)
     return np.sum(above, axis=0, dtype=np.int64), np.sum(below, axis=0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class _Several:
-    sums: tuple[ClippedSum, ...]
-
-    def __call__(self, part: UserTable) -> list[list[int]]:
-        return [own(part)[0] for own in self.sums]
 
 
 @dataclass(frozen=True)
@@ -481,8 +448,8 @@ class MeansOnLine:
 
     column: int
 
-    def __call__(self, part: UserTable) -> OwnLine:
-        return own_line(_usable(part, part.column_means(self.column)), None)
+    def __call__(self, part: UserTable) -> HeldLine:
+        return part.keep(self, lambda: HeldLine(_usable(part, part.column_means(self.column))))
 
 
 @dataclass(frozen=True)
@@ -493,11 +460,17 @@ class PositionsOnLine:
     windows: Windows
 
     def __call__(self, part: UserTable) -> OwnLine:
-        reach = self.windows.reach
-        positions = rounded_means(
-            part.sums[self.column], part.counts, exponent=self.windows.exponent, low=-reach, high=reach
-        )
-        return own_line(_usable(part, positions), None)
+        exponent, reach = self.windows.exponent, self.windows.reach
+
+        def one_by_one() -> HeldLine:
+            sums = part.sums[self.column]
+            positions = rounded_means(sums, part.counts, exponent=exponent, low=-reach, high=reach)
+            return HeldLine(_usable(part, positions))
+
+        if not part.means_are_close(self.column):
+            return one_by_one()
+        means = MeansOnLine(self.column)(part)
+        return RoundedLine(means, exponent=exponent, reach=reach, one_by_one=one_by_one)
 
 
 @dataclass(frozen=True)
@@ -509,7 +482,8 @@ class MeansBeyond:
     unit: float
 
     def __call__(self, part: UserTable) -> tuple[Any, Any]:
-        return beyond_distances(_usable(part, part.column_means(self.column)) - self.center, self.unit)
+        # A difference keeps the order, whatever it rounds.
+        return beyond_distances(MeansOnLine(self.column)(part).ascending - self.center, self.unit)
 
 
 @dataclass(frozen=True)
@@ -527,14 +501,16 @@ class InfluenceBeyond:
         weights = weighing_counts(part, self.request)
         if self.cap is not None:
             weights = np.minimum(weights, self.cap)
+        deviations = _usable(part, part.column_means(self.column))
         low, high = self.bounds
-        means = np.clip(
-            _usable(part, part.column_means(self.column)),
-            -math.inf if low is None else low,
-            math.inf if high is None else high,
-        )
+        if low is not None or high is not None:
+            deviations = np.clip(deviations, low, high)
+        deviations = deviations - self.center
+        # In place: to be given memory takes longer than to fill it.
         with np.errstate(over="ignore"):
-            return beyond_distances(_usable(part, weights) * (means - self.center), self.unit)
+            deviations *= _usable(part, weights)
+        deviations.sort()
+        return beyond_distances(deviations, self.unit)
 
 
 def _usable(table: UserTable, numbers: NDArray[Any]) -> NDArray[Any]:
