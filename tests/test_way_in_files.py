@@ -15,7 +15,7 @@ import pytest
 
 import hubermean as hm
 from hubermean.ingest import group_table, user_table
-from hubermean.mechanisms import PublicFacts, Request
+from hubermean.mechanisms import Known, PublicFacts, Request, choose
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.relations import Neighbors
 from hubermean.user_table import UserTable, padded
@@ -114,6 +114,43 @@ def test_users_who_were_stated_and_not_found_have_nothing_usable() -> None:
     laws = [Clipped(bounds=(0, 10)).prepare(request, facts).law(one) for one in (whole, missing)]
     first, second = (list(law.position) for law in laws)
     assert first == second
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("scale", [1.0, 1e15, 1e-20])
+def test_who_is_not_there_changes_no_number_of_others(scale: float, kind: Any) -> None:
+    """Means made anew from exact sums differ: in the last bits, below what is told apart, beyond the largest value."""
+    rng = np.random.default_rng(0)
+    means = (scale * rng.normal(size=(500, 3))).astype(kind)
+    counts = rng.integers(1, 50, 500)
+    whole = UserTable.from_means(means, counts)
+    missing = padded(UserTable.from_means(means[1:], counts[1:]), 500).collected()
+    assert np.array_equal(missing.matrix()[missing.counts > 0], whole.matrix()[1:])
+    assert missing.matrix().dtype == whole.matrix().dtype
+    for column in range(3):
+        assert np.array_equal(missing.column_means(column)[:499], whole.column_means(column)[1:])
+        assert [missing.sums[column].integer(user) for user in range(500)] == [
+            *(whole.sums[column].integer(user) for user in range(1, 500)),
+            0,
+        ]
+    squares, others = missing.row_squares(), whole.row_squares()
+    assert (squares is None) == (others is None)
+    if squares is not None and others is not None:
+        assert np.array_equal(squares[:499], others[1:])
+
+
+@pytest.mark.parametrize("mechanism", ["tested", "smooth"])
+@pytest.mark.parametrize("scale", [1e15, 1e-20])
+def test_an_answer_does_not_tell_that_a_stated_user_is_not_there(mechanism: str, scale: float) -> None:
+    """The answers of neighbours are as close as their noise covers, also beyond what exact sums can hold."""
+    means = scale * (5.0 + np.random.default_rng(0).normal(size=3_000))
+    whole, missing = UserTable.from_means(means), padded(UserTable.from_means(means[1:]), 3_000)
+    request = Request.checked(("mean",), epsilon=1, delta=1e-6, per="user", neighbors="replace-user")
+    facts = PublicFacts.of(whole, Neighbors.REPLACE_USER)
+    known = Known.given(threshold=4.0 * scale, radius=20.0 * scale)
+    prepared: Any = choose(mechanism, known).prepare(request, facts)
+    claims = prepared.claims(prepared.law(whole), prepared.law(missing))
+    assert max(claims.values()) <= 1.0
 
 
 def test_the_charge_is_on_disk_before_the_first_record_is_read(

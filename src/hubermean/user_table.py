@@ -266,8 +266,13 @@ class _LookAndForm(Generic[T]):
 
 
 def _with_more(table: UserTable, more: int) -> UserTable:
-    positions = np.concatenate([np.arange(table.n_users), np.full(more, -1)]).astype(np.int64)
-    return replace(table.taken(positions), held_up_to=table.held_up_to)
+    """Means that are held stay so: made anew from sums, those of all users would tell that somebody is not there."""
+    if not isinstance(table.sums, HeldMeans):
+        positions = np.concatenate([np.arange(table.n_users), np.full(more, -1)]).astype(np.int64)
+        return replace(table.taken(positions), held_up_to=table.held_up_to)
+    nobody = np.zeros(more, dtype=np.int64)
+    counts, records = np.append(table.counts, nobody), np.append(table.records, nobody)
+    return replace(table, sums=table.sums.with_more(more, counts), counts=counts, records=records, kept=None)
 
 
 def padded(table: PrivateTable, n_users: int) -> PrivateTable:
@@ -302,6 +307,12 @@ class HeldMeans(Sequence[ExactSums]):
         """Of users in succession, whose counts these are."""
         squares = None if self.squares is None else self.squares[share]
         return HeldMeans(self.array[share], counts, squares)
+
+    def with_more(self, more: int, counts: IntArray) -> HeldMeans:
+        """And so many more, without a usable record; `counts` are those of all."""
+        array = np.concatenate([self.array, np.zeros((more, len(self)), dtype=self.array.dtype)])
+        squares = None if self.squares is None else np.append(self.squares, np.zeros(more))
+        return HeldMeans(array, counts, squares)
 
     def __len__(self) -> int:
         return int(self.array.shape[1])
