@@ -25,6 +25,7 @@ from hubermean.tuning import (
     TailSearch,
     Windows,
     beyond_distances,
+    expected_cut_off,
     heaviest,
     public_cap,
     share_above,
@@ -228,9 +229,17 @@ def test_bounds_are_stretched_the_more_the_heavier_the_tail() -> None:
     search = TailSearch.plan(
         4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", one_way=True
     )
-    stretched = [search.stretched(one, users=4000, share=0.75, total=1.0) / one for one in (1.0, 3.0, 10.0)]
+    stretched = [search.stretched(one) / one for one in (1.0, 3.0, 10.0)]
     assert stretched == sorted(stretched)
     assert stretched[0] >= 1.0
+
+
+def test_a_tail_is_expected_to_lose_more_the_longer_it_is_and_the_less_the_larger_the_budget() -> None:
+    lost = [expected_cut_off(distance, total=1.0) for distance in (1.0, 2.0, 6.0, 1e6)]
+    assert lost == sorted(lost)
+    assert lost[0] == 0.0  # nobody lies further out than most
+    assert lost[-1] < 2.0  # of a bound, however wild the distance that was found
+    assert expected_cut_off(6.0, total=10.0) == pytest.approx(lost[2] / 10.0)
 
 
 # --- cap ----------------------------------------------------------------------------------------------------------

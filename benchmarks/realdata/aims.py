@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from page import number
 from realdata.law_runs import LawResult
-from realdata.laws import LAWS
+from realdata.laws import LAWS, NEVER_TUNED_ON
 from realdata.releases import EPSILONS, Measured
 from realdata.results import ENOUGH_USERS, Results
 
@@ -60,8 +60,8 @@ def ratio_aim(row: LawResult) -> float:
 
 
 def law_verdicts(results: Results) -> list[Verdict]:
-    both = [*results.laws, *results.places]
-    default = [row for row in both if row.neighbors == "add-remove"]
+    both = [row for row in [*results.laws, *results.places] if row.neighbors == "add-remove"]
+    default = [row for row in both if _judged(row)]
     usual = [row for row in default if LAWS[row.law].tail in ("light", "heavy")]
     made = [
         _ratios(
@@ -72,7 +72,7 @@ def law_verdicts(results: Results) -> list[Verdict]:
         )
         for size, aims in RATIOS.items()
     ]
-    very_heavy = [row for row in default if LAWS[row.law].tail == "very heavy" and row.users >= 1_000]
+    very_heavy = [row for row in both if LAWS[row.law].tail == "very heavy" and row.users >= 1_000]
     made.append(
         Verdict(
             aim="log-normal(2) from n = 1,000 on: ratio at most 1.5, of medians at most 2.5",
@@ -93,6 +93,11 @@ def law_verdicts(results: Results) -> list[Verdict]:
         )
     )
     return [*made, *_other_law_verdicts(default)]
+
+
+def _judged(row: LawResult) -> bool:
+    """Constants are judged by laws that none of them was tuned on."""
+    return LAWS[row.law] in NEVER_TUNED_ON
 
 
 def _ratios(rows: Sequence[LawResult], aim: str, size: int) -> Verdict:
@@ -234,6 +239,11 @@ def not_judged(results: Results) -> list[str]:
         for row in results.laws
         if row.neighbors == "add-remove" and not LAWS[row.law].covered
     ]
+    tuned_on = [
+        f"{_case(row)}: {words}"
+        for row in results.laws
+        if row.neighbors == "add-remove" and not _judged(row) and (words := _beyond_limits(row))
+    ]
     few = [
         f"{_table(row)}: ratio {row.ratio:.2f}, coverage {row.coverage:.1%}, warned {row.warned:.0%}"
         for row in results.measured(epsilon=1.0)
@@ -252,6 +262,7 @@ def not_judged(results: Results) -> list[str]:
             falls[f"{name}, per {per}"] = (own, best)
     slow = min(falls, key=lambda name: falls[name][0])
     return [
+        "*Laws that constants were tuned on, beyond the same limits*: " + "; ".join(tuned_on) + ".",
         "*Laws excepted from the aim on coverage*: " + "; ".join(excepted) + ".",
         f"*Tables with fewer than {ENOUGH_USERS:,} users*: " + "; ".join(few) + ".",
         f"*Smallest fall of RMSE from epsilon = {EPSILONS[0]:g} to {EPSILONS[-1]:g}*: {slow}, by a factor of "
@@ -260,6 +271,18 @@ def not_judged(results: Results) -> list[str]:
         + "; ".join(beyond)
         + ".",
     ]
+
+
+def _beyond_limits(row: LawResult) -> str:
+    law = LAWS[row.law]
+    least = law.least_released if row.users == 1_000 else LEAST_RELEASED
+    found = {
+        f"ratio {plain(row.ratio)}": row.ratio > ratio_aim(row),
+        f"released {row.released:.1%}": row.released < least,
+        f"coverage {row.coverage:.1%}": law.covered and row.users >= 1_000 and row.coverage < LEAST_COVERAGE,
+        f"width {row.width:.2f}": row.width > WIDTHS.get(row.users, math.inf),
+    }
+    return ", ".join(words for words, beyond in found.items() if beyond)
 
 
 def plain(value: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from page import number, table_heading, table_line
 from realdata.aims import LEAST_COVERAGE, WIDTHS, plain, ratio_aim
 from realdata.law_runs import LawResult
-from realdata.laws import LAWS, SimulatedLaw
+from realdata.laws import LAWS, NEVER_TUNED_ON, TUNED_ON, SimulatedLaw
 from realdata.releases import RELATIONS
 from realdata.results import Results
 
@@ -21,8 +21,8 @@ _HEADINGS = (
 def law_section(results: Results) -> str:
     parts = []
     for title, chosen in (
-        ("Laws that no constant was tuned on", lambda law: not law.tuned),
-        ("Laws that constants were tuned on", lambda law: law.tuned),
+        ("Laws that no constant was tuned on", lambda law: law in NEVER_TUNED_ON),
+        ("Laws that constants were tuned on", lambda law: law in TUNED_ON),
     ):
         parts.append(f"### {title}")
         for relation in RELATIONS:

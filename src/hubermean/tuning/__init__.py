@@ -7,7 +7,14 @@ from hubermean.tuning.line import HeldLine, Line, OwnLine
 from hubermean.tuning.many_lines import JointLine, line_of
 from hubermean.tuning.rounded_line import RoundedLine
 from hubermean.tuning.scale import LENGTHS, PER_OCTAVE, SHORTEST, ScaleSearch
-from hubermean.tuning.tails import DISTANCES, InfluenceSearch, Sides, TailSearch, beyond_distances
+from hubermean.tuning.tails import (
+    DISTANCES,
+    InfluenceSearch,
+    Sides,
+    TailSearch,
+    beyond_distances,
+    expected_cut_off,
+)
 
 __all__ = [
     "CAPS",
@@ -30,6 +37,7 @@ __all__ = [
     "TailSearch",
     "Windows",
     "beyond_distances",
+    "expected_cut_off",
     "heaviest",
     "line_of",
     "public_cap",

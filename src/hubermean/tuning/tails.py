@@ -29,19 +29,15 @@ _PER_OCTAVE = 4
 DISTANCES: Floats = np.exp2(np.arange(STEPS) / _PER_OCTAVE)
 """The public grid of distances from the center, in units of the scale."""
 
-_MANY = 600.0  # users times epsilon from which on there is a rank that is small beside the users
-_NATS_PER_RANK, _LARGEST_RANK, _LARGEST_TAIL = 5.0, 0.06, 0.3
+# Tuned with `benchmarks/realdata` on the laws that its page names, 300 to 10,000 users.
+_NATS_PER_RANK, _FEW_POWER = 6.0, 0.4  # fewer for fewer than 1,000 users per unit of epsilon
+_LARGEST_RANK, _LARGEST_TAIL = 0.06, 0.3  # of the users, and of those beyond the scale
 _NATS_BEYOND = 1.5  # so many more users lie beyond what is found, on average
-_LONGER_POWER, _POWER = 2.0, 4.6  # of the longer distance, and of both, in the base measure
-_LENGTH_POWER, _FEW_WIDER, _FEW_STRETCH = 4.9, 0.8, 0.044  # with few users: of their sum, and what follows
-_BENT, _PARETO_SHARE, _LEAST_OCTAVES = (
-    0.3,
-    0.81,
-    1.15,
-)  # real tails bend: a part of what a Pareto tail would take
+_LONGER_POWER, _POWER = 3.9, 2.4  # of the longer distance, and of both, in the base measure
 _TAIL_KNEE, _INFLUENCE_KNEE = 64.0, 16384.0  # beyond which the base measure falls more slowly
-_WIDER, _HEAVIEST = 1.1, 32.0
-_BEYOND = 2.0  # over epsilon: how many users should lie beyond a bound
+_BENT, _LEAST_NATS, _HEAVIEST = 0.345, 1.75, 128.0  # real tails bend: a part of what a Pareto tail would take
+_BEYOND = 3.8  # over epsilon: how many users should lie beyond a bound
+_EXCESS, _LARGEST_EXCESS = 0.028, 0.3  # by how much such a user lies further out, per scale, and at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +49,14 @@ class TailSearch:
         rank: how many users may lie beyond each bound at no cost.
         sides: which bounds are sought.
         one_way: whether neighbours differ by one user more or less, as under `add-remove`.
+        power: of the distance that is found, by which it is stretched.
     """
 
     epsilon: Fraction
     rank: int
     sides: Sides = "both"
     one_way: bool
+    power: float = 0.0
 
     @classmethod
     def plan(
@@ -78,11 +76,15 @@ class TailSearch:
         `share` of the users lie within the scale, so that ranks beyond it are ranks in the tail; `many` groups of users
         share the bounds.
         """
-        rank = math.ceil(hostile * users)
-        if users * total >= _MANY:
-            largest = min(_LARGEST_RANK, _LARGEST_TAIL * (1.0 - share)) * users
-            rank += max(math.floor(min(_NATS_PER_RANK * many / epsilon, largest)), 1)
-        return cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, one_way=one_way)
+        few = min(users * total / (1000.0 * many), 1.0) ** _FEW_POWER
+        largest = min(_LARGEST_RANK, _LARGEST_TAIL * (1.0 - share)) * users
+        rank = max(math.floor(min(_NATS_PER_RANK * few * many / epsilon, largest)), 1)
+        rank += math.ceil(hostile * users)
+        beyond = rank + _NATS_BEYOND / epsilon
+        # A Pareto tail through the scale and what is found would go on with the whole of this.
+        seen = math.log(max((1.0 - share) * users / beyond, 1.0))
+        power = _BENT * math.log(max(beyond * total / (_BEYOND * many), 1.0)) / max(seen, _LEAST_NATS)
+        return cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, one_way=one_way, power=power)
 
     def law(self, above: IntArray, below: IntArray, *, concentrated: bool) -> Choice | PermuteAndFlip:
         """A pair of distances, by number, from the users beyond each distance on either side."""
@@ -92,10 +94,7 @@ class TailSearch:
         costs = np.add.outer(np.maximum(upper - self.rank, 0), np.maximum(lower - self.rank, 0))
         logs = _bent_logs(_TAIL_KNEE)
         high, low = logs[: len(upper), np.newaxis], logs[np.newaxis, : len(lower)]
-        if self.rank > 0:
-            nats = _LONGER_POWER * np.maximum(high, low) + _POWER * (high + low)
-        else:
-            nats = _LENGTH_POWER * (np.logaddexp(high, low) - math.log(2.0))
+        nats = _LONGER_POWER * np.maximum(high, low) + _POWER * (high + low)
         costs = costs + np.rint(nats / float(rate)).astype(np.int64)
         return select(costs.ravel(), rate, concentrated=concentrated)
 
@@ -112,21 +111,23 @@ class TailSearch:
             float(DISTANCES[upper_step]) if self.sides in ("both", "upper") else 0.0,
         )
 
-    def stretched(
-        self, distance: float, *, users: float, share: float, total: float, many: float = 1.0
-    ) -> float:
-        """From the distance that was found to a bound, in units of the scale, which holds the share of the users."""
-        if self.rank == 0:
-            return float(_FEW_WIDER * distance ** (1.0 + _FEW_STRETCH))
-        beyond = self.expected_beyond
-        seen = math.log(max(_PARETO_SHARE * (1.0 - share) * users / beyond, 1.0))
-        power = _BENT * math.log(max(beyond * total / (_BEYOND * many), 1.0)) / max(seen, _LEAST_OCTAVES)
-        return float(_WIDER * distance * min(distance, _HEAVIEST) ** power)
+    def stretched(self, distance: float) -> float:
+        """From the distance that was found to a bound, both in units of the scale."""
+        return float(distance * min(distance, _HEAVIEST) ** self.power)
 
     @property
     def expected_beyond(self) -> float:
         """About how many users lie beyond a distance that is found."""
         return self.rank + _NATS_BEYOND / float(self.epsilon)
+
+
+def expected_cut_off(distance: float, *, total: float, many: float = 1.0) -> float:
+    """What clipping is expected to take off beyond a bound in all, in multiples of the bound.
+
+    The longer the tail up to the distance that was found, in units of the scale, the further out users beyond lie; an
+    estimate from public and released numbers, which an answer may add (Johansson 2003 does so with a Pareto tail).
+    """
+    return min(_EXCESS * max(distance - 1.0, 0.0), _LARGEST_EXCESS) * _BEYOND * many / total
 
 
 def _bent_logs(knee: float) -> Floats:

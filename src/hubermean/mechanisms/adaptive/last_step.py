@@ -29,13 +29,14 @@ from hubermean.mechanisms.weights import weighing_counts
 from hubermean.noise import LARGEST_SCALE, NoiseLaw
 from hubermean.privacy import concentrated_sigma, float_down, laplace_scale
 from hubermean.release import DEFAULT_LEVEL, Denominator, Interval
+from hubermean.tuning import expected_cut_off
 from hubermean.user_table import IntArray, PrivateTable, UserTable
 
 Floats = NDArray[np.float64]
 
-CUT_OFF, CUT_OFF_FEW = 4.0, 15.0
+CUT_OFF, CUT_OFF_FEW = 3.5, 15.0
 """How many times the distance of a bound from the center may be cut off there in all, for the interval to cover it:
-with many users, to which up to three are added with fewer, and with so few that no rank is safe."""
+with many users, to which up to 4.5 are added with fewer, and with so few that no rank is safe."""
 
 ASSUMPTION = (
     "The interval covers clipping as long as what was cut off at a bound adds up to no more than {:.3g} times that "
@@ -50,14 +51,14 @@ FEW_HOLD_MANY = (
     "records may lie outside the interval; consider the mean of user means (per='user') instead."
 )
 _MOST_UNITS = 2**62  # grid units of a bound
-_AT_THE_END = 0.005  # of the width of the bounds
+_AT_THE_END, _SURELY_NOISE = 0.005, 4.0  # of the width of the bounds, and of the noise's deviation
 _FEW_HOLD = 0.05  # of all records: what users may hold beyond the cap
 _HEAVY_INDEX = 0.93
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
-_SQUARES_PART, _SQUARES_NATS = 0.1, 47.0
+_SQUARES_PART, _SQUARES_NATS = 0.1, {"user": 150.0, "record": 47.0}
 _SQUARES_CONCENTRATED = 0.05
 _BEYOND = 2.0
-_FEW_USERS = {"user": 900.0, "record": 3000.0}  # times epsilon
+_FEW_USERS = {"user": 0.9, "record": 3.0}  # thousands times epsilon
 _FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
 _FEW_SCALE = 1.1 / 0.93
 
@@ -188,6 +189,7 @@ class PreparedLastStep:
     noises: tuple[tuple[NoiseLaw, ...], ...]
     public: tuple[tuple[float | None, float | None], ...]
     strength: float
+    size: float
     hostile: float
 
     @classmethod
@@ -202,7 +204,8 @@ class PreparedLastStep:
             center = split.shifted_center(column, found)
             shift = center - split.center(column, found)
             moved = replace(tail, below=tail.below + shift, above=tail.above - shift)
-            squares = None if split.seeks_tails and tail.rank == 0 else max(tail.seen, abs(shift))
+            few = split.seeks_tails and split.size(found) < _FEW_USERS["user"]
+            squares = None if few else max(tail.seen, abs(shift))
             own = clipped_sum(split, found, column, center=center, tail=moved, squares=squares)
             sums.append(own)
             centers.append(float(own.grid.middle * own.grid.spacing))
@@ -219,6 +222,7 @@ class PreparedLastStep:
             noises=tuple(noises),
             public=tuple(split.known.pair(column) for column in range(split.columns)),
             strength=split.strength,
+            size=split.size(found),
             hostile=split.known.hostile,
         )
 
@@ -229,10 +233,9 @@ class PreparedLastStep:
 
     @property
     def cut_off(self) -> float:
-        size = (self.found.users or 0.0) * self.strength
-        if size < _FEW_USERS[self.request.per]:
+        if self.size < _FEW_USERS[self.request.per]:
             return CUT_OFF_FEW
-        return CUT_OFF + 3.0 * min(max(math.log10(1e4 / size), 0.0), 1.0)
+        return CUT_OFF + 4.5 * min(max(math.log10(10.0 / self.size), 0.0), 1.0)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
         """From noisy sums to values, intervals and warnings."""
@@ -261,7 +264,10 @@ class PreparedLastStep:
             return False
         start = 0
         for own, laws in zip(self.sums, self.noises, strict=True):
-            place, margin = draw[start] / self.found.weight, _AT_THE_END * (own.high - own.low)
+            place = draw[start] / self.found.weight
+            margin = min(
+                _AT_THE_END * (own.high - own.low), _SURELY_NOISE * laws[0].stddev / self.found.weight
+            )
             if not own.low + margin < place < own.high - margin:
                 return True
             start += len(laws)
@@ -270,16 +276,15 @@ class PreparedLastStep:
     def _estimate(self, column: int, noisy: list[int]) -> Estimate:
         own, tail, laws, found = self.sums[column], self.tails[column], self.noises[column], self.found
         unit, center, weight = float(own.grid.spacing), self.centers[column], found.weight
-        value = center + noisy[0] * unit / weight
         low, high = self._ends(column)
-        value = min(max(value, low), high)
-        off = value - center
+        clipped = min(max(center + noisy[0] * unit / weight, low), high)
+        off = clipped - center
         noise = (laws[0].stddev * unit) ** 2 + (off * found.weight_stddev) ** 2
         squares = self._squares(column, noisy, off)
-        beyond = max(_BEYOND / self.strength, 1.0) * max(tail.below, tail.above) ** 2
         open_low, open_high = (end is None for end in self.public[column])
         return Estimate(
-            value=value,
+            clipped=clipped,
+            value=clipped + self._cut_off(column),
             kind=laws[0].kind,
             noise_variance=noise / weight**2,
             sampling_variance=squares / weight**2,
@@ -287,18 +292,31 @@ class PreparedLastStep:
             cut_above=self.cut_off * tail.above / weight if open_high else 0.0,
             low=low if not open_low else -math.inf,
             high=high if not open_high else math.inf,
-            heavy=(open_low or open_high)
-            and (beyond > _HEAVY_SHARE * squares or self._tail_index(column) < _HEAVY_INDEX),
+            heavy=(open_low or open_high) and self._is_heavy(column, squares),
         )
 
-    def _tail_index(self, column: int) -> float:
-        """The power with which the number of users falls between the scale and the rank that was found."""
+    def _cut_off(self, column: int) -> float:
+        """What the mean is expected to have lost at the bounds, more of it on the side of the longer tail."""
+        tail, unit = self.tails[column], self.units[column]
+        if self.request.per == "record" or tail.rank == 0:
+            return 0.0
+        open_low, open_high = (end is None for end in self.public[column])
+        above = tail.above * expected_cut_off(tail.seen_above / unit, total=self.strength) * open_high
+        below = tail.below * expected_cut_off(tail.seen_below / unit, total=self.strength) * open_low
+        return (above - below) / self.found.weight
+
+    def _is_heavy(self, column: int, squares: float) -> bool:
+        """Whether a few users beyond what could be seen may decide the mean."""
         tail, found = self.tails[column], self.found
-        if not found.shares or self.request.per == "record" or tail.rank == 0:
-            return math.inf
-        users = (1.0 - found.shares[column]) * (found.users or 0.0) / tail.rank
+        if self.request.per == "record":
+            beyond = max(_BEYOND / self.strength, 1.0) * max(tail.below, tail.above) ** 2
+            return beyond > _HEAVY_SHARE * squares
         distance = tail.seen / self.units[column]
-        return math.log(max(users, 1.0)) / math.log(distance) if distance > 1.0 and users > 2.0 else math.inf
+        if not found.shares or tail.rank == 0 or distance <= 1.0:
+            return False
+        # The power with which the number of users falls between the scale and the rank that was found.
+        users = (1.0 - found.shares[column]) * (found.users or 0.0) / tail.rank
+        return users > 2.0 and math.log(users) < _HEAVY_INDEX * math.log(distance)
 
     def _ends(self, column: int) -> tuple[float, float]:
         """Between which the mean lies: a mean of clipped user means lies within the bounds."""
@@ -364,7 +382,7 @@ def _noises(split: BudgetSplit, own: ClippedSum, budget: Fraction, users: float)
         return (_noise(split, budget, own.sensitivity()),)
     part = Fraction(_SQUARES_CONCENTRATED)
     if not split.concentrated:
-        wanted = _SQUARES_NATS / max(users * float(budget), 1e-9)
+        wanted = _SQUARES_NATS[split.request.per] / max(users * float(budget), 1e-9)
         part = Fraction(min(max(wanted, 0.01), _SQUARES_PART))
     return (
         _noise(split, budget * (1 - part), own.sensitivity()),
@@ -414,9 +432,14 @@ class AllSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What was released of a column: the mean, its variances, and what clipping may have taken off on either side."""
+    """What was released of a column: the mean, its variances, and what clipping may have taken off on either side.
+
+    `clipped` is the mean of what clipping left, around which the interval lies; `value` makes up for what it is
+    expected to have taken off.
+    """
 
     value: float
+    clipped: float
     kind: Any
     noise_variance: float
     sampling_variance: float
@@ -433,7 +456,7 @@ class Estimate:
             noise_variance=np.array([self.noise_variance]),
             sampling_variance=np.array([self.sampling_variance]),
         ).item(0)
-        low, high = self.value - half - self.cut_below, self.value + half + self.cut_above
+        low, high = self.clipped - half - self.cut_below, self.clipped + half + self.cut_above
         return max(low, self.low), min(high, self.high)
 
 

@@ -41,16 +41,12 @@ _SHARE_CAP_PART = 0.2
 _CAP_PART, _LARGEST_CAP_PART, _WEIGHT_PART = 0.075, 0.15, 0.06
 _FIRST_INFLUENCE_PART, _FIRST_STEP_PART, _LAST_INFLUENCE_PART = 0.065, 0.1, 0.16
 _LARGEST_INFLUENCE_PART = 0.22
-_TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.26, 0.277, (0.06, 0.4)
-_FEW_TAILS = 0.6  # thousand users times epsilon: with fewer the most is spent
+_TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.38, 0.19, (0.06, 0.4)
 _CONCENTRATED = 0.5  # so much of a part is as good where losses add up in squares
 _FARTHEST = 1e9  # scales from 0 that the center may lie
 _GIVEN_SHARE = 0.8  # that a window holds of users whose scale the caller gave
 _LOST_SCALES = 3.0
-_SHIFT = {
-    True: 0.06,
-    False: 0.14,
-}  # of the difference between the tails: how far the mean lies from the center
+_SHIFT = 0.133  # of the difference between the tails: how far the mean lies from the center, with 1,000 users
 
 TIES = "most users have the same value, or they lie too far apart, so no scale can be found"
 TOO_FEW = "there are too few users with usable records to find what is not known"
@@ -67,7 +63,7 @@ class Tail:
     Attributes:
         below, above: the bounds.
         seen_below, seen_above: the distances that the search chose, before they were stretched.
-        rank: about how many users lie beyond such a distance; 0 with so few users that nothing is known of it.
+        rank: about how many users lie beyond such a distance; 0 for bounds that the caller gave.
     """
 
     below: float
@@ -316,13 +312,9 @@ class BudgetSplit:
         return self._noise(self._own(found), _FIRST_STEP_PART)
 
     def tail_search(self, column: int, found: Found) -> TailSearch:
-        least, most = _TAIL_PARTS
-        users = self.surely(found)
-        size = max(users * self.request.epsilon / self.many, 1.0) / 1000.0
-        part = most if size < _FEW_TAILS else max(_TAIL_PART * size**-_TAIL_DECAY, least)
         return TailSearch.plan(
-            users,
-            epsilon=self._choice(self._own(found), part),
+            self.surely(found),
+            epsilon=self._choice(self._own(found), self._tail_part(found)),
             share=self._share(column, found),
             total=self.strength,
             hostile=self.known.hostile,
@@ -330,6 +322,14 @@ class BudgetSplit:
             one_way=self.one_way,
             many=self.many,
         )
+
+    def _tail_part(self, found: Found) -> float:
+        least, most = _TAIL_PARTS
+        return min(max(_TAIL_PART * math.pow(self.size(found), -_TAIL_DECAY), least), most)
+
+    def size(self, found: Found) -> float:
+        """Thousands of users times epsilon, for each column and group: what accuracy depends on."""
+        return max(self.surely(found) * self.strength / self.many, 1.0) / 1000.0
 
     @property
     def strength(self) -> float:
@@ -389,26 +389,14 @@ class BudgetSplit:
 
     def tail(self, column: int, found: Found, distances: tuple[float, float]) -> Tail:
         """Bounds from the distances that a search found, in units of the scale."""
-        search, unit, share = (
-            self.tail_search(column, found),
-            self.unit(column, found),
-            self._share(column, found),
-        )
-        below, above = (
-            unit
-            * search.stretched(
-                one, users=self.surely(found), share=share, total=self.strength, many=self.many
-            )
-            if one > 0.0
-            else 0.0
-            for one in distances
-        )
+        search, unit = self.tail_search(column, found), self.unit(column, found)
+        below, above = (unit * search.stretched(one) if one > 0.0 else 0.0 for one in distances)
         tail = Tail(
             below=below,
             above=above,
             seen_below=unit * distances[0],
             seen_above=unit * distances[1],
-            rank=search.expected_beyond if search.rank > 0 else 0.0,
+            rank=search.expected_beyond,
         )
         return self._within_public(column, found, tail)
 
@@ -449,7 +437,7 @@ class BudgetSplit:
         center, tail = self.center(column, found), self.tails(found)[column]
         if not self.seeks_tails:
             return center
-        shift = _SHIFT[tail.rank > 0] * (tail.seen_above - tail.seen_below)
+        shift = _SHIFT / math.sqrt(self.size(found)) * (tail.seen_above - tail.seen_below)
         return center + min(max(shift, -tail.below), tail.above)
 
     # --- whether there are enough users ---------------------------------------------------------------------------
@@ -521,7 +509,7 @@ class BudgetSplit:
             found = self.expected(users)
         except UnfitError:
             return math.inf
-        left = float(self._own(found)) * (1.0 - _TAIL_PART)
+        left = float(self._own(found)) * (1.0 - self._part(self._tail_part(found)))
         if left <= 0.0:
             return math.inf
         noise = math.sqrt(0.5 / left) if self.concentrated else math.sqrt(2.0) / left
@@ -537,7 +525,7 @@ class BudgetSplit:
         search = self.tail_search(0, found)
         beyond = min(search.expected_beyond / max(users, 1.0), 0.49)
         seen = max(NormalDist().inv_cdf(1.0 - beyond) / unit, 1.0)
-        return unit * search.stretched(seen, users=users, share=share, total=self.strength)
+        return unit * search.stretched(seen)
 
 
 def _normal_quantile(share: float) -> float:
