@@ -190,11 +190,11 @@ class InfluenceSearch:
 
     def stretched(self, distance: float, *, total: float, first: bool) -> float:
         """From the distance that was found to the bound."""
-        return float(distance * max(self.expected_beyond * total / _BEYOND, 1.0) ** _STRETCH[first])
+        return float(distance * max(self.expected_beyond * total / _INFLUENCE_BEYOND, 1.0) ** _STRETCH[first])
 
 
 _NATS_PER_INFLUENCE_RANK = {True: 5.6, False: 4.8}  # for the first step, and for the last
-_INFLUENCE_NATS_BEYOND = 1.15
+_INFLUENCE_NATS_BEYOND, _INFLUENCE_BEYOND = 1.15, 2.0
 _LARGEST_INFLUENCE_RANK, _SERVING_RANK, _SERVING_NATS = 0.2, 0.17, 14.0
 _GOOD_INFLUENCE_RANK = {True: 0.08, False: 0.04}  # of the users: with fewer of them more is spent
 _INFLUENCE_POWER = 6.0  # of the distance, in the base measure
