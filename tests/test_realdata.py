@@ -139,7 +139,7 @@ def results(**changes: object) -> Results:
     ]
     tables += [measured(per=per, neighbors="replace-user") for per in ("user", "record")]
     law = LawResult(
-        law="normal", users=1_000, neighbors="add-remove", place="as is", runs=500, released=1.0, ratio=1.1,
+        law="Rayleigh", users=1_000, neighbors="add-remove", place="as is", runs=500, released=1.0, ratio=1.1,
         ratio_error=0.01, medians=1.1, far=0.0, coverage=0.96, width=1.2, warned=0.0,
     )  # fmt: skip
     columns = ColumnsResult(
@@ -196,7 +196,7 @@ def test_the_page_says_what_is_missed(tmp_path: Path) -> None:
     bad = [replace(row, ratio=9.0) for row in results().laws]
     write_page(page, results(laws=bad), revision="abc")
     text = page.read_text()
-    assert "normal, n = 1,000: 9.00" in text
+    assert "Rayleigh, n = 1,000: 9.00" in text
     assert "**9.00**" in text
     assert "CoinPress, best" in text
     assert "{" not in text

@@ -2,7 +2,7 @@
 
     PYTHONPATH=benchmarks python -m realdata [--quick] [--part tables ...] [--json FILE] [--markdown docs/realdata.md]
 
-One process, one core. Noise comes from a seeded generator, so the page is the same for the same code. Parts that are
+One process per core. Noise comes from a seeded generator, so the page is the same for the same code. Parts that are
 not measured are taken from the file of `--json`, where it has them.
 """
 
@@ -12,16 +12,20 @@ import argparse
 import json
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from realdata.law_runs import PLACES, SIZES, ColumnsResult, LawResult, measure_columns, measure_law
-from realdata.laws import LAWS
+from realdata.laws import LAWS, NEVER_TUNED_ON
 from realdata.other_methods import Compared, compare
 from realdata.releases import EPSILONS, RELATIONS, Measured, measure
 from realdata.results import Results, TableFacts
-from realdata.tables import load
+from realdata.tables import UserSums, load
 
 PARTS = ("tables", "methods", "laws", "places", "columns")
 KINDS: dict[str, Any] = {
@@ -52,49 +56,63 @@ class Effort:
 QUICK = Effort(main=20, other=10, laws=10)
 
 
-def measure_part(part: str, effort: Effort, seed: int) -> dict[str, list[Any]]:
-    if part in ("tables", "methods"):
-        found: dict[str, list[Any]] = {part: []}
-        if part == "tables":
-            found["facts"] = []
-        for table in load():
-            if part == "methods":
-                found[part] += compare(table, effort.main, seed)
-                continue
-            found["facts"].append(TableFacts.of(table))
-            for per in ("user", "record"):
-                found[part] += [
-                    measure(
-                        table, per, epsilon, "add-remove", effort.main if epsilon == 1 else effort.other, seed
-                    )
-                    for epsilon in EPSILONS
-                ]
-                found[part].append(measure(table, per, 1.0, "replace-user", effort.main, seed))
-                row = found[part][-6]
-                print(f"{table.name:20} {per:6} {row.ratio:5.2f} {row.coverage:.3f}", flush=True)
-        return found
-    if part == "columns":
-        return {part: [measure_columns(neighbors, effort.laws, seed) for neighbors in RELATIONS]}
-    return {part: _measure_laws(part, effort, seed)}
-
-
-def _measure_laws(part: str, effort: Effort, seed: int) -> list[LawResult]:
-    places = ("as is",) if part == "laws" else tuple(PLACES)[1:]
-    relations = RELATIONS if part == "laws" else RELATIONS[:1]
+def measure_part(part: str, effort: Effort, seed: int, pool: Executor) -> dict[str, list[Any]]:
+    tables = list(load()) if part in ("tables", "methods") else []
+    if part == "methods":
+        compared = pool.map(compare, tables, repeat(effort.main), repeat(seed))
+        return {part: [row for rows in compared for row in rows]}
+    jobs: list[partial[Any]] = []
+    if part == "tables":
+        jobs = [_releases(table, per, effort, seed) for table in tables for per in ("user", "record")]
+    elif part == "columns":
+        jobs = [partial(measure_columns, neighbors, effort.laws, seed) for neighbors in RELATIONS]
+    else:
+        jobs = list(_law_jobs(part, effort.laws, seed))
     rows = []
-    for place in places:
-        for neighbors in relations:
-            for law in LAWS.values():
-                sizes = law.sizes or SIZES
-                for users in sizes if part == "laws" else sizes[-2:-1]:
-                    row = measure_law(law, users, neighbors, place, effort.laws, seed)
-                    rows.append(row)
-                    print(
-                        f"{place:15} {neighbors:13} {users:6} {law.name:25} {row.released:.3f} {row.ratio:6.2f} "
-                        f"{row.coverage:.3f} {row.width:.2f}",
-                        flush=True,
-                    )
-    return rows
+    for result in pool.map(_run, jobs):
+        rows += result if isinstance(result, list) else [result]
+        _show(rows[-1])
+    facts = {"facts": [TableFacts.of(table) for table in tables]} if tables else {}
+    return {part: rows, **facts}
+
+
+def _run(job: partial[Any]) -> Any:
+    return job()
+
+
+def _releases(table: UserSums, per: str, effort: Effort, seed: int) -> partial[list[Measured]]:
+    """All that is measured of a table: every epsilon, and replace-user at 1."""
+    cases = [(epsilon, "add-remove", effort.main if epsilon == 1 else effort.other) for epsilon in EPSILONS]
+    return partial(_measure_all, table, per, [*cases, (1.0, "replace-user", effort.main)], seed)
+
+
+def _measure_all(
+    table: UserSums, per: str, cases: Sequence[tuple[float, str, int]], seed: int
+) -> list[Measured]:
+    return [measure(table, per, epsilon, neighbors, runs, seed) for epsilon, neighbors, runs in cases]
+
+
+def _law_jobs(part: str, runs: int, seed: int) -> Iterator[partial[LawResult]]:
+    """Laws that constants were tuned on are measured under the default relation, where they are."""
+    for law in LAWS.values():
+        judged = law in NEVER_TUNED_ON
+        sizes = law.sizes or SIZES
+        if part == "places":
+            cases = [(place, RELATIONS[0], sizes[-2]) for place in tuple(PLACES)[1:] if judged]
+        else:
+            relations = RELATIONS if judged else RELATIONS[:1]
+            cases = [("as is", neighbors, users) for neighbors in relations for users in sizes]
+        for place, neighbors, users in cases:
+            yield partial(_measure_named, law.name, users, neighbors, place, runs, seed)
+
+
+def _measure_named(name: str, *case: Any) -> LawResult:
+    return measure_law(LAWS[name], *case)
+
+
+def _show(row: Any) -> None:
+    words = [f"{value:.3g}" if isinstance(value, float) else str(value) for value in asdict(row).values()]
+    print(" ".join(words), flush=True)
 
 
 def _revision() -> str:
@@ -127,13 +145,14 @@ def main() -> None:
     options = parser.parse_args()
     effort = QUICK if options.quick else Effort(main=options.runs, laws=options.data_sets)
     found = _read(options.json)
-    for part in options.part:
-        started = time.perf_counter()
-        found |= measure_part(part, effort, options.seed)
-        print(f"{part}: {(time.perf_counter() - started) / 60.0:.1f} minutes", flush=True)
-        if options.json:
-            kept = {name: [asdict(row) for row in rows] for name, rows in found.items()}
-            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+    with ProcessPoolExecutor() as pool:
+        for part in options.part:
+            started = time.perf_counter()
+            found |= measure_part(part, effort, options.seed, pool)
+            print(f"{part}: {(time.perf_counter() - started) / 60.0:.1f} minutes", flush=True)
+            if options.json:
+                kept = {name: [asdict(row) for row in rows] for name, rows in found.items()}
+                options.json.write_text(json.dumps(kept, indent=1) + "\n")
     if options.markdown:
         from realdata.page_text import write_page
 
