@@ -1,8 +1,8 @@
 """Bounds that look at the tail: how far from the center all but a few users lie.
 
-The error of a clipped mean is least where about 2/epsilon users lie beyond a bound, which no private search can find.
-It finds a pair of distances, one per side, beyond which no more than k users lie: every user beyond that costs, and a
-base measure keeps distances short. From there the bounds are stretched to where about 2/epsilon users should lie
+The error of a clipped mean is least where a few users over epsilon lie beyond a bound, which no private search can
+find. It finds a pair of distances, one per side, beyond which no more than k users lie: every user beyond that costs,
+and a base measure keeps distances short. From there the bounds are stretched to where few enough users should lie
 beyond, along the tail that was seen since the scale. Proof: proofs/adaptive.md, Lemma 9.
 """
 
