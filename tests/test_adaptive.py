@@ -14,6 +14,7 @@ import hubermean as hm
 from hubermean.laws import Independent, Law, Staged, Uniform, claim_of
 from hubermean.mechanisms import Adaptive, PublicFacts, Request
 from hubermean.mechanisms.adaptive import PreparedAdaptive
+from hubermean.mechanisms.adaptive.last_step import MeanInterval
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.privacy import largest_rho
 from hubermean.relations import Neighbors
@@ -498,3 +499,27 @@ def test_lengths_are_told_apart_by_the_release() -> None:
     """The spread in a release is a length of the public grid."""
     release = hm.mean_of_user_means(np.random.default_rng(24).normal(size=2000), epsilon=1)
     assert 2.0 * release.parameters["scale"] in LENGTHS
+
+
+def test_few_users_are_warned_of_and_more_are_not() -> None:
+    rng, noise = np.random.default_rng(43), InsecureSeededNoise(44)
+    for users, warned in ((190, True), (400, False)):
+        table = UserTable.from_means(rng.normal(size=users))
+        warnings = prepared(table, ADD_REMOVE).run(table, noise).warnings
+        assert any("So few users" in sentence for sentence in warnings) == warned
+
+
+def test_an_answer_adds_what_clipping_took_off_and_the_interval_does_not() -> None:
+    """The longer tail loses more; what is added never leaves the interval."""
+    rng, noise = np.random.default_rng(45), InsecureSeededNoise(46)
+    for sign in (1.0, -1.0):
+        table = UserTable.from_means(sign * rng.lognormal(0.0, 1.0, 5000))
+        outcome = prepared(table, ADD_REMOVE).run(table, noise)
+        assert isinstance(outcome.interval_rule, MeanInterval)
+        (estimate,) = outcome.interval_rule.estimates
+        assert sign * (outcome.values[0] - estimate.clipped) > 0.0
+        interval = outcome.interval_rule.at(0.95)
+        assert interval.low[0] < outcome.values[0] < interval.high[0]
+    public = prepared(table, ADD_REMOVE, bounds=(None, 0.0)).run(table, noise)
+    assert isinstance(public.interval_rule, MeanInterval)
+    assert public.values[0] < public.interval_rule.estimates[0].clipped  # only at the end that is open

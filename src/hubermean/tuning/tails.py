@@ -9,7 +9,7 @@ beyond, along the tail that was seen since the scale. Proof: proofs/adaptive.md,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -34,6 +34,10 @@ _NATS_PER_RANK, _FEW_POWER = 6.0, 0.4  # fewer for fewer than 1,000 users per un
 _LARGEST_RANK, _LARGEST_TAIL = 0.06, 0.3  # of the users, and of those beyond the scale
 _NATS_BEYOND = 1.5  # so many more users lie beyond what is found, on average
 _LONGER_POWER, _POWER = 3.9, 2.4  # of the longer distance, and of both, in the base measure
+_STEEP_NATS, _LEAST_STEEP = (
+    66.0,
+    0.63,
+)  # with fewer nats for all users together it falls more slowly, to this part
 _TAIL_KNEE, _INFLUENCE_KNEE = 64.0, 16384.0  # beyond which the base measure falls more slowly
 _BENT, _LEAST_NATS, _HEAVIEST = 0.345, 1.75, 128.0  # real tails bend: a part of what a Pareto tail would take
 _BEYOND = 3.8  # over epsilon: how many users should lie beyond a bound
@@ -50,6 +54,7 @@ class TailSearch:
         sides: which bounds are sought.
         one_way: whether neighbours differ by one user more or less, as under `add-remove`.
         power: of the distance that is found, by which it is stretched.
+        steepness: of the base measure; less with few users, who could not outweigh it.
     """
 
     epsilon: Fraction
@@ -57,6 +62,7 @@ class TailSearch:
     sides: Sides = "both"
     one_way: bool
     power: float = 0.0
+    steepness: float = 1.0
 
     @classmethod
     def plan(
@@ -84,19 +90,24 @@ class TailSearch:
         # A Pareto tail through the scale and what is found would go on with the whole of this.
         seen = math.log(max((1.0 - share) * users / beyond, 1.0))
         power = _BENT * math.log(max(beyond * total / (_BEYOND * many), 1.0)) / max(seen, _LEAST_NATS)
-        return cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, one_way=one_way, power=power)
+        search = cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, one_way=one_way, power=power)
+        steepness = min(max(float(search.rate) * users / _STEEP_NATS, _LEAST_STEEP), 1.0)
+        return replace(search, steepness=steepness)
+
+    @property
+    def rate(self) -> Fraction:
+        """Of a cost: only a user who changes sides moves some costs up and some down."""
+        return self.epsilon / (1 if self.one_way or self.sides != "both" else 2)
 
     def law(self, above: IntArray, below: IntArray, *, concentrated: bool) -> Choice | PermuteAndFlip:
         """A pair of distances, by number, from the users beyond each distance on either side."""
         upper, lower = self._side(above, "upper"), self._side(below, "lower")
-        # Only a user who changes sides moves some costs up and some down.
-        rate = self.epsilon / (1 if self.one_way or self.sides != "both" else 2)
         costs = np.add.outer(np.maximum(upper - self.rank, 0), np.maximum(lower - self.rank, 0))
         logs = _bent_logs(_TAIL_KNEE)
         high, low = logs[: len(upper), np.newaxis], logs[np.newaxis, : len(lower)]
-        nats = _LONGER_POWER * np.maximum(high, low) + _POWER * (high + low)
-        costs = costs + np.rint(nats / float(rate)).astype(np.int64)
-        return select(costs.ravel(), rate, concentrated=concentrated)
+        nats = self.steepness * (_LONGER_POWER * np.maximum(high, low) + _POWER * (high + low))
+        costs = costs + np.rint(nats / float(self.rate)).astype(np.int64)
+        return select(costs.ravel(), self.rate, concentrated=concentrated)
 
     def _side(self, beyond: IntArray, side: Sides) -> IntArray:
         """Nothing but the first distance is there to choose from on a side that is not sought."""

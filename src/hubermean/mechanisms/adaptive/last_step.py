@@ -50,6 +50,10 @@ FEW_HOLD_MANY = (
     "A few users hold a large part of the records. If their values differ from those of the others, the true mean over "
     "records may lie outside the interval; consider the mean of user means (per='user') instead."
 )
+FEW_USERS = (
+    "So few users show little of how skewed their values are. If they are, the true mean may lie outside the interval; "
+    "give bounds= if you know any, or a larger epsilon."
+)
 _MOST_UNITS = 2**62  # grid units of a bound
 _AT_THE_END, _SURELY_NOISE = 0.005, 4.0  # of the width of the bounds, and of the noise's deviation
 _FEW_HOLD = 0.05  # of all records: what users may hold beyond the cap
@@ -58,7 +62,8 @@ _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make 
 _SQUARES_PART, _SQUARES_NATS = 0.1, {"user": 150.0, "record": 47.0}
 _SQUARES_CONCENTRATED = 0.05
 _BEYOND = 2.0
-_FEW_USERS = {"user": 0.9, "record": 3.0}  # thousands times epsilon
+_ROUGH = 0.22  # thousand users times epsilon
+_VERY_FEW, _FEW_USERS = 0.3, {"user": 0.9, "record": 3.0}  # thousands times epsilon
 _FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
 _FEW_SCALE = 1.1 / 0.93
 
@@ -234,7 +239,7 @@ class PreparedLastStep:
     @property
     def cut_off(self) -> float:
         if self.size < _FEW_USERS[self.request.per]:
-            return CUT_OFF_FEW
+            return CUT_OFF_FEW * max(_VERY_FEW / self.size, 1.0)
         return CUT_OFF + 4.5 * min(max(math.log10(10.0 / self.size), 0.0), 1.0)
 
     def outcome(self, draw: Sequence[int]) -> Outcome:
@@ -254,6 +259,10 @@ class PreparedLastStep:
     def _warnings(self, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found = self.found
         warnings = [HEAVY] if any(estimate.heavy for estimate in estimates) else []
+        seeks_tails = bool(found.shares) and self.request.per == "user"
+        one_way = self.request.neighbors.value == "add-remove"
+        if seeks_tails and self.size < (_ROUGH if one_way else 2.0 * _ROUGH):
+            warnings.append(FEW_USERS)
         if found.beyond_cap > _FEW_HOLD * found.weight:
             warnings.append(FEW_HOLD_MANY)
         return tuple(warnings)
