@@ -20,6 +20,7 @@ from hubermean.tuning import (
     Census,
     CenterSearch,
     HeldLine,
+    RankSearch,
     ScaleSearch,
     Sides,
     TailSearch,
@@ -239,9 +240,8 @@ def test_bounds_are_stretched_the_more_the_heavier_the_tail() -> None:
 def test_a_cap_by_rank_leaves_few_users_above() -> None:
     rng, noise = np.random.default_rng(15), InsecureSeededNoise(16)
     counts = rng.zipf(2.0, 5000).clip(max=10_000)
-    search = CapSearch.by_rank(5000, epsilon=0.06)
-    assert search.rank is not None
-    law = search.law(Census.of(counts))
+    search = RankSearch.plan(5000, epsilon=0.06)
+    law = search.law(Census.of(counts).above, CAPS.astype(float), concentrated=False)
     above = [int((counts > CAPS[law.draw(noise)]).sum()) for _ in range(60)]
     assert 0.3 * search.rank < np.median(above) < 2.0 * search.rank
 

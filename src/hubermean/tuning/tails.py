@@ -39,7 +39,7 @@ _BENT, _PARETO_SHARE, _LEAST_OCTAVES = (
     0.81,
     1.15,
 )  # real tails bend: a part of what a Pareto tail would take
-_TAIL_KNEE, _INFLUENCE_KNEE = 64.0, 16384.0  # beyond which the base measure falls more slowly
+_TAIL_KNEE = 64.0  # beyond which the base measure falls more slowly
 _WIDER, _HEAVIEST = 1.1, 32.0
 _BEYOND = 2.0  # over epsilon: how many users should lie beyond a bound
 
@@ -144,57 +144,3 @@ def beyond_distances(deviations: Floats, unit: float) -> tuple[IntArray, IntArra
     grid = unit * DISTANCES
     above = len(deviations) - np.searchsorted(deviations, grid, side="right")
     return above, np.searchsorted(deviations, -grid, side="left")
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfluenceSearch:
-    """How a bound on what one user adds is sought: a distance beyond which few users lie, on both sides together.
-
-    Attributes:
-        epsilon: what the choice costs.
-        rank: how many users may lie beyond at no cost.
-    """
-
-    epsilon: Fraction
-    rank: int
-
-    @classmethod
-    def plan(cls, users: float, *, epsilon: float, hostile: float, first: bool) -> InfluenceSearch:
-        rank = math.floor(min(_NATS_PER_INFLUENCE_RANK[first] / epsilon, _LARGEST_INFLUENCE_RANK * users))
-        return cls(epsilon=Fraction(epsilon), rank=max(rank, 1) + math.ceil(hostile * users))
-
-    @staticmethod
-    def serves(users: float, *, epsilon: float) -> bool:
-        """Whether so many users are enough for a rank that leaves most of them on this side of it."""
-        return _SERVING_RANK * users * epsilon >= _SERVING_NATS
-
-    @staticmethod
-    def least_epsilon(users: float, *, first: bool) -> float:
-        """With less, too many users would lie beyond the rank."""
-        return _NATS_PER_INFLUENCE_RANK[first] / (_GOOD_INFLUENCE_RANK[first] * max(users, 1.0))
-
-    def law(self, above: IntArray, below: IntArray, *, concentrated: bool) -> Choice | PermuteAndFlip:
-        """A distance, by number."""
-        rate = (
-            self.epsilon
-        )  # a user who comes, goes or changes moves all costs in one direction, by at most 1
-        nats = _INFLUENCE_POWER * _bent_logs(_INFLUENCE_KNEE)
-        costs = np.maximum(above + below - self.rank, 0) + np.rint(nats / float(rate)).astype(np.int64)
-        return select(costs, rate, concentrated=concentrated)
-
-    @property
-    def expected_beyond(self) -> float:
-        """About how many users lie beyond a distance that is found."""
-        return self.rank + _INFLUENCE_NATS_BEYOND / float(self.epsilon)
-
-    def stretched(self, distance: float, *, total: float, first: bool) -> float:
-        """From the distance that was found to the bound."""
-        return float(distance * max(self.expected_beyond * total / _BEYOND, 1.0) ** _STRETCH[first])
-
-
-_NATS_PER_INFLUENCE_RANK = {True: 5.6, False: 4.8}  # for the first step, and for the last
-_INFLUENCE_NATS_BEYOND = 1.15
-_LARGEST_INFLUENCE_RANK, _SERVING_RANK, _SERVING_NATS = 0.2, 0.17, 14.0
-_GOOD_INFLUENCE_RANK = {True: 0.08, False: 0.04}  # of the users: with fewer of them more is spent
-_INFLUENCE_POWER = 6.0  # of the distance, in the base measure
-_STRETCH = {True: 0.244, False: 0.186}  # the power of the number of users beyond

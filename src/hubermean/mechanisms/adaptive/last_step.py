@@ -51,13 +51,16 @@ FEW_HOLD_MANY = (
 )
 _MOST_UNITS = 2**62  # grid units of a bound
 _AT_THE_END = 0.005  # of the width of the bounds
-_FEW_HOLD = 0.05  # of all records: what users may hold beyond the cap
 _HEAVY_INDEX = 0.93
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
 _SQUARES_PART, _SQUARES_NATS = 0.1, 47.0
 _SQUARES_CONCENTRATED = 0.05
 _BEYOND = 2.0
-_FEW_USERS = {"user": 900.0, "record": 3000.0}  # times epsilon
+_FEW_USERS = 900.0  # times epsilon
+_CUT_OFF_BEYOND = (
+    0.16  # times a power of the users beyond a bound: the more, the less is known of how far they lie
+)
+_FEW_HOLD_MORE = 3.0  # times as much may be cut off where a few users hold many records
 _FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
 _FEW_SCALE = 1.1 / 0.93
 
@@ -229,8 +232,14 @@ class PreparedLastStep:
 
     @property
     def cut_off(self) -> float:
+        if self.request.per == "record":
+            # As if users fell with the square of the distance, from the rank that was found to the bound.
+            tail, hostile = self.tails[0], self.hostile * (self.found.users or 0.0)
+            beyond = (tail.rank - hostile) * (tail.seen / tail.above) ** 2
+            cut_off = max(CUT_OFF, _CUT_OFF_BEYOND * math.pow(max(beyond, 0.0), 1.5))
+            return _FEW_HOLD_MORE * cut_off if self.found.few_hold_many else cut_off
         size = (self.found.users or 0.0) * self.strength
-        if size < _FEW_USERS[self.request.per]:
+        if size < _FEW_USERS:
             return CUT_OFF_FEW
         return CUT_OFF + 3.0 * min(max(math.log10(1e4 / size), 0.0), 1.0)
 
@@ -249,9 +258,8 @@ class PreparedLastStep:
         )
 
     def _warnings(self, estimates: Sequence[Estimate]) -> tuple[str, ...]:
-        found = self.found
         warnings = [HEAVY] if any(estimate.heavy for estimate in estimates) else []
-        if found.beyond_cap > _FEW_HOLD * found.weight:
+        if self.found.few_hold_many:
             warnings.append(FEW_HOLD_MANY)
         return tuple(warnings)
 
