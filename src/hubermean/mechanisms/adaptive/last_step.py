@@ -60,7 +60,7 @@ _FEW_USERS = 900.0  # times epsilon
 _CUT_OFF_BEYOND = (
     0.16  # times a power of the users beyond a bound: the more, the less is known of how far they lie
 )
-_FEW_HOLD_MORE = 3.0  # times as much may be cut off where a few users hold many records
+_FEW_HOLD_MANY, _MOST_FOR_SKEW = 1.35, 8.0  # the skew to warn of; times as much may be cut off with any
 _FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
 _FEW_SCALE = 1.1 / 0.93
 
@@ -237,7 +237,7 @@ class PreparedLastStep:
             tail, hostile = self.tails[0], self.hostile * (self.found.users or 0.0)
             beyond = (tail.rank - hostile) * (tail.seen / tail.above) ** 2
             cut_off = max(CUT_OFF, _CUT_OFF_BEYOND * math.pow(max(beyond, 0.0), 1.5))
-            return _FEW_HOLD_MORE * cut_off if self.found.few_hold_many else cut_off
+            return cut_off * min(max(self.found.skew, 1.0) ** 3, _MOST_FOR_SKEW)
         size = (self.found.users or 0.0) * self.strength
         if size < _FEW_USERS:
             return CUT_OFF_FEW
@@ -259,7 +259,7 @@ class PreparedLastStep:
 
     def _warnings(self, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         warnings = [HEAVY] if any(estimate.heavy for estimate in estimates) else []
-        if self.found.few_hold_many:
+        if self.found.skew > _FEW_HOLD_MANY:
             warnings.append(FEW_HOLD_MANY)
         return tuple(warnings)
 

@@ -95,7 +95,7 @@ class Found:
         users_stddev: the standard deviation of the noise in that.
         cap: the largest weight of a user in the sum of weights.
         beyond_cap: about how many users have more records than the cap; 0 where none count.
-        few_hold_many: whether a few users seem to hold a large part of the records.
+        skew: the cap beside the one that exponential numbers of records would have; 1 where it is not known.
         weight: the sum of weights of users with usable records.
         weight_stddev: the standard deviation of the noise in that.
         lengths: the numbers of the lengths found, one per column.
@@ -110,7 +110,7 @@ class Found:
     users_stddev: float = 0.0
     cap: int | None = None
     beyond_cap: float = 0.0
-    few_hold_many: bool = False
+    skew: float = 1.0
     weight: float = 0.0
     weight_stddev: float = 0.0
     lengths: tuple[int, ...] = ()

@@ -54,7 +54,6 @@ Purpose = Literal["mean", "groups", "count"]
 _EXCESS = 0.25
 _FAR_BEYOND = 4  # caps: users with more records are counted apart
 _FAR_NATS = 3.5  # over epsilon: so many of them are more than noise
-_HEAVIER = 1.35  # times as many records as exponential numbers would have at the cap
 
 
 class Step(Protocol):
@@ -224,19 +223,18 @@ class MeasureWeightApart(MeasureWeight):
     def learn(self, found: Found, draw: list[int]) -> Found:
         assert found.cap is not None
         of_weight, of_far = self._noises(found)
-        far = draw[1] if draw[1] > _FAR_NATS * of_far.scale else 0
         if draw[0] <= 2.0 * of_weight.stddev:
             raise UnfitError("there are too few records beside the noise that hides the heaviest user")
-        users = max(found.users or 1.0, 1.0)
-        # So many times the mean would exponential numbers of records be beside the cap.
-        exponential = max(math.log(users / found.beyond_cap), 1.0)
+        far = draw[1] if draw[1] > _FAR_NATS * of_far.scale else 0
         weight = draw[0] + found.cap * (_EXCESS * found.beyond_cap + far)
+        users = max(found.users or 1.0, 1.0)
+        exponential = weight / users * max(math.log(users / found.beyond_cap), 1.0)
         return replace(
             found,
             spent=found.spent + self.cost(found),
             weight=weight,
             weight_stddev=of_weight.stddev,
-            few_hold_many=far > 0 or found.cap * users > _HEAVIER * exponential * weight,
+            skew=math.inf if far else found.cap / exponential,
         )
 
 
