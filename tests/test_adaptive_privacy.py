@@ -544,10 +544,10 @@ def weight_shares(relation: Neighbors) -> list[float]:
 def test_a_weight_and_those_far_beyond_the_cap_cost_one_epsilon(
     relation: Neighbors, monkeypatch: Patch
 ) -> None:
-    assert 0.95 < max(weight_shares(relation)) <= 1.0 + ROUNDING
+    assert 0.8 < max(weight_shares(relation)) <= 1.0 + ROUNDING
     if relation is Neighbors.REPLACE_USER:
         monkeypatch.setattr(steps.BudgetSplit, "one_way", property(lambda self: True))
-        assert max(weight_shares(relation)) > 1.5
+        assert max(weight_shares(relation)) > 1.9
         return
     made = steps.MeasureWeightApart.law
 

@@ -334,7 +334,8 @@ class BudgetSplit:
         """The bound on what a user adds, from the distance that a search found."""
         beyond = self.influence_search(found).expected_beyond
         seen = self.influence_unit(column, found) * distance
-        bound = seen * max(beyond * self.strength / _BEYOND, 1.0) ** _STRETCH
+        wanted = _BEYOND * (1 if self.one_way else 2) / self.strength  # a replacement takes twice the noise
+        bound = seen * max(beyond / wanted, 1.0) ** _STRETCH
         return Tail(below=bound, above=bound, seen_below=seen, seen_above=seen, rank=beyond)
 
     def first_tail(self, column: int, found: Found) -> Tail:

@@ -209,8 +209,9 @@ class MeasureWeightApart(MeasureWeight):
 
     def _noises(self, found: Found) -> list[NoiseLaw]:
         assert found.cap is not None
-        times = 1 if self.split.one_way else 2  # who is replaced may leave the one number for the other
-        return [self._laplace(found, times * found.cap), self._laplace(found, times)]
+        # Who is replaced may leave the one number for the other: two thirds of the loss are for the weight.
+        weight, far = (found.cap, 1) if self.split.one_way else ((3 * found.cap + 1) // 2, 3)
+        return [self._laplace(found, weight), self._laplace(found, far)]
 
     def law(self, table: PrivateTable, found: Found) -> NoisySum:
         assert found.cap is not None
@@ -225,8 +226,7 @@ class MeasureWeightApart(MeasureWeight):
         of_weight, of_far = self._noises(found)
         if draw[0] <= 2.0 * of_weight.stddev:
             raise UnfitError("there are too few records beside the noise that hides the heaviest user")
-        far = draw[1] if draw[1] > _FAR_NATS * of_far.scale else 0
-        weight = draw[0] + found.cap * (_EXCESS * found.beyond_cap + far)
+        weight = draw[0] + _EXCESS * found.beyond_cap * found.cap
         users = max(found.users or 1.0, 1.0)
         exponential = weight / users * max(math.log(users / found.beyond_cap), 1.0)
         return replace(
@@ -234,7 +234,7 @@ class MeasureWeightApart(MeasureWeight):
             spent=found.spent + self.cost(found),
             weight=weight,
             weight_stddev=of_weight.stddev,
-            skew=math.inf if far else found.cap / exponential,
+            skew=math.inf if draw[1] > _FAR_NATS * of_far.scale else found.cap / exponential,
         )
 
 
