@@ -28,6 +28,7 @@ from hubermean.mechanisms.adaptive.steps import (
     CountUsers,
     LookBeyondTies,
     MeasureWeight,
+    MeasureWeightApart,
     MoveCenters,
 )
 from hubermean.mechanisms.counted import Count, PreparedCount
@@ -35,7 +36,7 @@ from hubermean.mechanisms.estimated import PreparedEstimated
 from hubermean.mechanisms.geometry import Geometry
 from hubermean.mechanisms.location_grid import LocationGrid
 from hubermean.mechanisms.purse import Purse
-from hubermean.tuning import CapSearch, CenterSearch, InfluenceSearch, ScaleSearch, TailSearch
+from hubermean.tuning import CapSearch, CenterSearch, RankSearch, ScaleSearch, TailSearch
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]
@@ -130,6 +131,18 @@ def half_the_sensitivity_of_the_weight(patch: Patch) -> None:
     patch.setattr(
         MeasureWeight, "_noise", lambda self, found: replace(law := made(self, found), scale=law.scale / 2)
     )
+
+
+def far_users_in_both_numbers(patch: Patch) -> None:
+    """Users with far more records than the cap are counted, and their records are in the weight as well."""
+    made = MeasureWeightApart.law
+
+    def law(self: MeasureWeightApart, table: Any, found: Any) -> Any:
+        right = made(self, table, found)
+        weight, far = right.position
+        return replace(right, position=[weight + far * found.cap, far])
+
+    patch.setattr(MeasureWeightApart, "law", law)
 
 
 def one_side_for_a_replacement(patch: Patch) -> None:
@@ -421,7 +434,7 @@ MUTANTS = [
         pairs=12,
     ),
     Mutant(name="rate of the center in rho", broken=rate_times(2, CenterSearch), audit=COLUMNS, pairs=12),
-    Mutant(name="rate of the cap", broken=rate_times(3, CapSearch), audit=RECORDS, pairs=20, slow=True),
+    Mutant(name="rate of the cap", broken=rate_times(3, RankSearch), audit=RECORDS, pairs=20, slow=True),
     Mutant(
         name="rate beyond ties", broken=rate_times(3, LookBeyondTies), audit=ADAPTIVE, pairs=16, slow=True
     ),
@@ -435,7 +448,7 @@ MUTANTS = [
     Mutant(name="rate of the bounds with few users", broken=rate_times(3, TailSearch), audit=FEW, pairs=40),
     Mutant(
         name="rate of the influence bound",
-        broken=rate_times(3, InfluenceSearch),
+        broken=rate_times(3, RankSearch),
         audit=CAPPED,
         pairs=20,
         slow=True,
@@ -468,6 +481,20 @@ MUTANTS = [
         pairs=16,
     ),
     Mutant(name="cap ignored in the weight", broken=cap_ignored_in_the_weight, audit=CAPPED, pairs=6),
+    Mutant(
+        name="far users in both numbers",
+        broken=far_users_in_both_numbers,
+        audit={**RECORDS, "neighbors": "add-remove"},
+        pairs=12,
+        slow=True,
+    ),
+    Mutant(
+        name="half the noise of a weight apart",
+        broken=half_the_noise(MeasureWeightApart),
+        audit=RECORDS,
+        pairs=12,
+        slow=True,
+    ),
     Mutant(
         name="half the sensitivity of the weight",
         broken=half_the_sensitivity_of_the_weight,

@@ -32,9 +32,11 @@ from hubermean.mechanisms.adaptive.steps import (
 from hubermean.mechanisms.clipped import Grid
 from hubermean.relations import Neighbors
 from hubermean.tuning import (
+    CAPS,
+    DISTANCES,
     CapSearch,
     CenterSearch,
-    InfluenceSearch,
+    RankSearch,
     ScaleSearch,
     Sides,
     TailSearch,
@@ -151,8 +153,11 @@ def center() -> Searched:
 
 def cap(rank: int | None) -> Searched:
     def law(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
-        search = CapSearch(per_cent=30, epsilon=EPSILON, rank=rank)
-        return search.law(census_of(table), concentrated=concentrated)
+        census = census_of(table)
+        if rank is None:
+            return CapSearch(per_cent=30, epsilon=EPSILON).law(census, concentrated=concentrated)
+        search = RankSearch(epsilon=EPSILON, rank=rank)
+        return search.law(census.above, CAPS.astype(np.float64), concentrated=concentrated)
 
     return Searched("cap by share" if rank is None else "cap by rank", law)
 
@@ -170,8 +175,9 @@ def influence(rank: int) -> Searched:
     def law(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
         request = request_of(relation, per="record")
         look = InfluenceBeyond(request, 0, 0.25, 1.0, None, (None, 1e6))
-        search = InfluenceSearch(epsilon=EPSILON, rank=rank)
-        return search.law(*steps._beyond(table, look), concentrated=concentrated)
+        above, below = steps._beyond(table, look)
+        search = RankSearch(epsilon=EPSILON, rank=rank)
+        return search.law(above + below, DISTANCES, concentrated=concentrated)
 
     return Searched(f"influence beyond {rank} users", law)
 
@@ -452,8 +458,8 @@ def twice_the_rate_of_the_tails(patch: Patch) -> None:
     rate_of(TailSearch, patch, lambda search: 2)
 
 
-def twice_the_rate_of_the_influence(patch: Patch) -> None:
-    rate_of(InfluenceSearch, patch, lambda search: 2)
+def twice_the_rate_by_rank(patch: Patch) -> None:
+    rate_of(RankSearch, patch, lambda search: 2)
 
 
 def twice_the_rate_of_the_cap(patch: Patch) -> None:
@@ -471,10 +477,11 @@ SEARCH_MUTANTS: list[tuple[Callable[[Patch], None], str, Neighbors]] = [
     (one_way_rate_of_the_tails, "tails beyond 3 users, both", Neighbors.REPLACE_VALUES),
     (twice_the_rate_of_the_tails, "tails beyond 3 users, both", COMES_OR_GOES),
     (twice_the_rate_of_the_tails, "tails beyond 0 users, upper", REPLACED),
-    (twice_the_rate_of_the_influence, "influence beyond 3 users", REPLACED),
-    (twice_the_rate_of_the_influence, "influence beyond 3 users", COMES_OR_GOES),
+    (twice_the_rate_by_rank, "influence beyond 3 users", REPLACED),
+    (twice_the_rate_by_rank, "influence beyond 3 users", COMES_OR_GOES),
     (twice_the_rate_of_the_cap, "cap by share", REPLACED),
-    (twice_the_rate_of_the_cap, "cap by rank", COMES_OR_GOES),
+    (twice_the_rate_by_rank, "cap by rank", REPLACED),
+    (twice_the_rate_by_rank, "cap by rank", COMES_OR_GOES),
 ]
 
 
@@ -509,6 +516,49 @@ def test_a_wrong_sensitivity_of_a_sum_is_found(monkeypatch: Patch) -> None:
         wide = {"low": -(2**50), "high": 2**50}
         patch.setattr(ClippedSum, "distances", lambda self, part: distances(replace(self, **wide), part))
         assert sum_shares(COMES_OR_GOES, SUMS[2])[0] > 1.1
+
+
+# --- the weight -------------------------------------------------------------------------------------------------------
+
+
+def weight_shares(relation: Neighbors) -> list[float]:
+    """Of its epsilon, what the weight and the number of users with far more records than the cap cost on pairs."""
+    shares = []
+    for before, after in pairs_of(relation):
+        tables = [table_of(users) for users in (before, after)]
+        facts = PublicFacts.of(table_of([(0.0, 1)] * 2000), relation)
+        split = Adaptive().prepare(request_of(relation, per="record"), facts).split
+        step = steps.MeasureWeightApart(split)
+        for cap in (1, 2, 9, 1024, 4096):
+            found = replace(split.expected(2000.0), cap=cap, beyond_cap=20.0)
+            laws = [step.law(table, found) for table in tables]
+            moved = [abs(a - b) for a, b in zip(*(law.position for law in laws), strict=True)]
+            scales = [noise.scale for noise in step._noises(found)]
+            epsilon = split.weight_epsilon(found)
+            assert step.cost(found) == Fraction(epsilon)
+            shares.append(sum(a / b for a, b in zip(moved, scales, strict=True)) / epsilon)
+    return shares
+
+
+@pytest.mark.parametrize("relation", [Neighbors.REPLACE_USER, Neighbors.ADD_REMOVE])
+def test_a_weight_and_those_far_beyond_the_cap_cost_one_epsilon(
+    relation: Neighbors, monkeypatch: Patch
+) -> None:
+    assert 0.8 < max(weight_shares(relation)) <= 1.0 + ROUNDING
+    if relation is Neighbors.REPLACE_USER:
+        monkeypatch.setattr(steps.BudgetSplit, "one_way", property(lambda self: True))
+        assert max(weight_shares(relation)) > 1.9
+        return
+    made = steps.MeasureWeightApart.law
+
+    def law(self: Any, table: Any, found: Any) -> Any:
+        """Those far beyond are in both numbers."""
+        right = made(self, table, found)
+        weight, far = right.position
+        return replace(right, position=[weight + far * found.cap, far])
+
+    monkeypatch.setattr(steps.MeasureWeightApart, "law", law)
+    assert max(weight_shares(relation)) > 1.9
 
 
 def ignored_cap(patch: Patch) -> None:

@@ -114,9 +114,8 @@ STEPS = {
         "scale of user means": HALF,
         "scale beyond ties": HALF,
         "center of user means": 0.99,
-        "influence bound, first step": HALF,
-        "first step": 0.99,
         "influence bound": HALF,
+        "first step": 0.99,
         "the mean": SURELY,
     },
 }

@@ -53,10 +53,10 @@ def test_every_step_on_parts_has_the_law_of_one_table(crowd: str, neighbors: str
 
 
 def test_the_steps_are_compared_to_the_end() -> None:
-    """Normal users go through all of them: users, scale, ties, center, cap, weight, two influence bounds and steps."""
+    """Normal users go through all of them: users, scale, ties, center, cap, weight, influence bound and two steps."""
     rng = np.random.default_rng(2)
     table = UserTable.from_means(rng.normal(size=3_000), record_counts(3_000, rng))
-    assert len(stages(prepared_for(table, "add-remove", "record").law(table), seed=1)) == 10
+    assert len(stages(prepared_for(table, "add-remove", "record").law(table), seed=1)) == 9
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)

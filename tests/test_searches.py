@@ -20,6 +20,7 @@ from hubermean.tuning import (
     Census,
     CenterSearch,
     HeldLine,
+    RankSearch,
     ScaleSearch,
     Sides,
     TailSearch,
@@ -248,9 +249,8 @@ def test_a_tail_is_expected_to_lose_more_the_longer_it_is_and_the_less_the_large
 def test_a_cap_by_rank_leaves_few_users_above() -> None:
     rng, noise = np.random.default_rng(15), InsecureSeededNoise(16)
     counts = rng.zipf(2.0, 5000).clip(max=10_000)
-    search = CapSearch.by_rank(5000, epsilon=0.06)
-    assert search.rank is not None
-    law = search.law(Census.of(counts))
+    search = RankSearch.plan(5000, epsilon=0.06)
+    law = search.law(Census.of(counts).above, CAPS.astype(float), concentrated=False)
     above = [int((counts > CAPS[law.draw(noise)]).sum()) for _ in range(60)]
     assert 0.3 * search.rank < np.median(above) < 2.0 * search.rank
 

@@ -23,7 +23,7 @@ KNOWN = {"threshold": 4.0, "radius": 100.0}
 REPLACED = {"neighbors": "replace-user"}
 
 LOCATION = ["scale of user means", "center of user means"]
-INFLUENCE = ["influence bound, first step", "first step", "influence bound", "the mean"]
+INFLUENCE = ["influence bound", "first step", "the mean"]
 RECORDS = [*LOCATION, "record cap", "weight of all users", *INFLUENCE]
 USERS = ["number of users", *LOCATION, "bounds", "the mean"]
 ACCOUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {

@@ -5,11 +5,11 @@ from hubermean.tuning.center import CenterSearch, Windows
 from hubermean.tuning.lattice import heaviest
 from hubermean.tuning.line import HeldLine, Line, OwnLine
 from hubermean.tuning.many_lines import JointLine, line_of
+from hubermean.tuning.rank import RankSearch
 from hubermean.tuning.rounded_line import RoundedLine
 from hubermean.tuning.scale import LENGTHS, PER_OCTAVE, SHORTEST, ScaleSearch
 from hubermean.tuning.tails import (
     DISTANCES,
-    InfluenceSearch,
     Sides,
     TailSearch,
     beyond_distances,
@@ -27,10 +27,10 @@ __all__ = [
     "Census",
     "CenterSearch",
     "HeldLine",
-    "InfluenceSearch",
     "JointLine",
     "Line",
     "OwnLine",
+    "RankSearch",
     "RoundedLine",
     "ScaleSearch",
     "Sides",

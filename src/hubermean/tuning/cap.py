@@ -27,8 +27,6 @@ _DECAY = 0.5  # nats per octave by which larger caps weigh less
 # sixteen or so caps share that chance.
 _FAR_TOO_LARGE = math.log(1e5) + math.log(17.0)
 _PARTS = 100
-_NATS_PER_RANK, _DECAY_BY_RANK = 7.0, 1.2
-_GOOD_RANK, _LARGEST_RANK = 0.07, 0.2  # of the users: with few of them more is spent
 
 
 def share_above(n_users: float) -> float:
@@ -81,17 +79,15 @@ class Census:
 
 @dataclass(frozen=True, kw_only=True)
 class CapSearch:
-    """What is sought: the least cap that no more than a share of the users exceed, or no more than so many.
+    """What is sought: the least cap that no more than a share of the users exceed.
 
     Attributes:
-        per_cent: the share of the users; not used where a rank is given.
+        per_cent: the share of the users.
         epsilon: what the choice costs.
-        rank: how many users may have more records.
     """
 
     per_cent: int
     epsilon: Fraction
-    rank: int | None = None
 
     @classmethod
     def plan(cls, n_users: float, *, largest: float) -> CapSearch | None:
@@ -103,25 +99,12 @@ class CapSearch:
         part = 2.0 * _FAR_TOO_LARGE / (per_cent / _PARTS * max(n_users, 1.0))
         return cls(per_cent=per_cent, epsilon=Fraction(part)) if part <= largest else None
 
-    @classmethod
-    def by_rank(cls, n_users: float, *, epsilon: float) -> CapSearch:
-        """A cap that few users exceed: as few as this epsilon can tell from none."""
-        rank = min(_NATS_PER_RANK / epsilon, _LARGEST_RANK * n_users)
-        return cls(per_cent=0, epsilon=Fraction(epsilon), rank=max(math.ceil(rank), 1))
-
-    @staticmethod
-    def least_epsilon(n_users: float) -> float:
-        """With less, too many users would exceed the cap."""
-        return _NATS_PER_RANK / (_GOOD_RANK * max(n_users, 1.0))
-
     def law(self, census: Census, *, concentrated: bool = False) -> Choice | PermuteAndFlip:
         """A cap, by number."""
         # By how much too many users lie above, in hundredths of a user: one user changes it by no more than a hundred.
-        aim = self.per_cent * census.users if self.rank is None else _PARTS * self.rank
-        excess = _PARTS * census.above - aim
+        excess = _PARTS * census.above - self.per_cent * census.users
         costs = np.maximum(excess, 0)
         np.maximum(costs[1:], -excess[:-1], out=costs[1:])
         rate = self.epsilon / (2 * _PARTS)
-        decay = _DECAY if self.rank is None else _DECAY_BY_RANK
-        costs += np.rint(decay * np.log2(CAPS) / float(rate)).astype(np.int64)
+        costs += np.rint(_DECAY * np.log2(CAPS) / float(rate)).astype(np.int64)
         return select(costs, rate, concentrated=concentrated)

@@ -34,11 +34,9 @@ _NATS_PER_RANK, _FEW_POWER = 6.0, 0.4  # fewer for fewer than 1,000 users per un
 _LARGEST_RANK, _LARGEST_TAIL = 0.06, 0.3  # of the users, and of those beyond the scale
 _NATS_BEYOND = 1.5  # so many more users lie beyond what is found, on average
 _LONGER_POWER, _POWER = 3.9, 2.4  # of the longer distance, and of both, in the base measure
-_STEEP_NATS, _LEAST_STEEP = (
-    66.0,
-    0.63,
-)  # with fewer nats for all users together it falls more slowly, to this part
-_TAIL_KNEE, _INFLUENCE_KNEE = 64.0, 16384.0  # beyond which the base measure falls more slowly
+# With fewer nats for all users together it falls more slowly, to this part.
+_STEEP_NATS, _LEAST_STEEP = 66.0, 0.63
+_TAIL_KNEE = 64.0  # beyond which the base measure falls more slowly
 _BENT, _LEAST_NATS, _HEAVIEST = 0.345, 1.75, 128.0  # real tails bend: a part of what a Pareto tail would take
 _BEYOND = 3.8  # over epsilon: how many users should lie beyond a bound
 _EXCESS, _LARGEST_EXCESS = 0.028, 0.3  # by how much such a user lies further out, per scale, and at most
@@ -103,7 +101,7 @@ class TailSearch:
         """A pair of distances, by number, from the users beyond each distance on either side."""
         upper, lower = self._side(above, "upper"), self._side(below, "lower")
         costs = np.add.outer(np.maximum(upper - self.rank, 0), np.maximum(lower - self.rank, 0))
-        logs = _bent_logs(_TAIL_KNEE)
+        logs = _bent_logs()
         high, low = logs[: len(upper), np.newaxis], logs[np.newaxis, : len(lower)]
         nats = self.steepness * (_LONGER_POWER * np.maximum(high, low) + _POWER * (high + low))
         costs = costs + np.rint(nats / float(self.rate)).astype(np.int64)
@@ -141,9 +139,9 @@ def expected_cut_off(distance: float, *, total: float, many: float = 1.0) -> flo
     return min(_EXCESS * max(distance - 1.0, 0.0), _LARGEST_EXCESS) * _BEYOND * many / total
 
 
-def _bent_logs(knee: float) -> Floats:
+def _bent_logs() -> Floats:
     """Logarithms of the distances, half as steep beyond the knee: many users far away must not be outweighed."""
-    logs, bend = np.log(DISTANCES), math.log(knee)
+    logs, bend = np.log(DISTANCES), math.log(_TAIL_KNEE)
     bent: Floats = np.where(logs > bend, bend + (logs - bend) / 2.0, logs)
     return bent
 
@@ -156,57 +154,3 @@ def beyond_distances(deviations: Floats, unit: float) -> tuple[IntArray, IntArra
     grid = unit * DISTANCES
     above = len(deviations) - np.searchsorted(deviations, grid, side="right")
     return above, np.searchsorted(deviations, -grid, side="left")
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfluenceSearch:
-    """How a bound on what one user adds is sought: a distance beyond which few users lie, on both sides together.
-
-    Attributes:
-        epsilon: what the choice costs.
-        rank: how many users may lie beyond at no cost.
-    """
-
-    epsilon: Fraction
-    rank: int
-
-    @classmethod
-    def plan(cls, users: float, *, epsilon: float, hostile: float, first: bool) -> InfluenceSearch:
-        rank = math.floor(min(_NATS_PER_INFLUENCE_RANK[first] / epsilon, _LARGEST_INFLUENCE_RANK * users))
-        return cls(epsilon=Fraction(epsilon), rank=max(rank, 1) + math.ceil(hostile * users))
-
-    @staticmethod
-    def serves(users: float, *, epsilon: float) -> bool:
-        """Whether so many users are enough for a rank that leaves most of them on this side of it."""
-        return _SERVING_RANK * users * epsilon >= _SERVING_NATS
-
-    @staticmethod
-    def least_epsilon(users: float, *, first: bool) -> float:
-        """With less, too many users would lie beyond the rank."""
-        return _NATS_PER_INFLUENCE_RANK[first] / (_GOOD_INFLUENCE_RANK[first] * max(users, 1.0))
-
-    def law(self, above: IntArray, below: IntArray, *, concentrated: bool) -> Choice | PermuteAndFlip:
-        """A distance, by number."""
-        rate = (
-            self.epsilon
-        )  # a user who comes, goes or changes moves all costs in one direction, by at most 1
-        nats = _INFLUENCE_POWER * _bent_logs(_INFLUENCE_KNEE)
-        costs = np.maximum(above + below - self.rank, 0) + np.rint(nats / float(rate)).astype(np.int64)
-        return select(costs, rate, concentrated=concentrated)
-
-    @property
-    def expected_beyond(self) -> float:
-        """About how many users lie beyond a distance that is found."""
-        return self.rank + _INFLUENCE_NATS_BEYOND / float(self.epsilon)
-
-    def stretched(self, distance: float, *, total: float, first: bool) -> float:
-        """From the distance that was found to the bound."""
-        return float(distance * max(self.expected_beyond * total / _INFLUENCE_BEYOND, 1.0) ** _STRETCH[first])
-
-
-_NATS_PER_INFLUENCE_RANK = {True: 5.6, False: 4.8}  # for the first step, and for the last
-_INFLUENCE_NATS_BEYOND, _INFLUENCE_BEYOND = 1.15, 2.0
-_LARGEST_INFLUENCE_RANK, _SERVING_RANK, _SERVING_NATS = 0.2, 0.17, 14.0
-_GOOD_INFLUENCE_RANK = {True: 0.08, False: 0.04}  # of the users: with fewer of them more is spent
-_INFLUENCE_POWER = 6.0  # of the distance, in the base measure
-_STRETCH = {True: 0.244, False: 0.186}  # the power of the number of users beyond

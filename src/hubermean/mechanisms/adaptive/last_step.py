@@ -56,14 +56,16 @@ FEW_USERS = (
 )
 _MOST_UNITS = 2**62  # grid units of a bound
 _AT_THE_END, _SURELY_NOISE = 0.005, 4.0  # of the width of the bounds, and of the noise's deviation
-_FEW_HOLD = 0.05  # of all records: what users may hold beyond the cap
 _HEAVY_INDEX = 0.93
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
 _SQUARES_PART, _SQUARES_NATS = 0.1, {"user": 150.0, "record": 47.0}
 _SQUARES_CONCENTRATED = 0.05
 _BEYOND = 2.0
-_ROUGH = 0.22  # thousand users times epsilon
-_VERY_FEW, _FEW_USERS = 0.3, {"user": 0.9, "record": 3.0}  # thousands times epsilon
+_ROUGH, _VERY_FEW, _FEW_USERS = 0.22, 0.3, 0.9  # thousands times epsilon
+_CUT_OFF_BEYOND = (
+    0.16  # times a power of the users beyond a bound: the more, the less is known of how far they lie
+)
+_FEW_HOLD_MANY, _MOST_FOR_SKEW = 1.35, 8.0  # the skew to warn of; times as much may be cut off with any
 _FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
 _FEW_SCALE = 1.1 / 0.93
 
@@ -209,7 +211,7 @@ class PreparedLastStep:
             center = split.shifted_center(column, found)
             shift = center - split.center(column, found)
             moved = replace(tail, below=tail.below + shift, above=tail.above - shift)
-            few = split.seeks_tails and split.size(found) < _FEW_USERS["user"]
+            few = split.seeks_tails and split.size(found) < _FEW_USERS
             squares = None if few else max(tail.seen, abs(shift))
             own = clipped_sum(split, found, column, center=center, tail=moved, squares=squares)
             sums.append(own)
@@ -238,7 +240,13 @@ class PreparedLastStep:
 
     @property
     def cut_off(self) -> float:
-        if self.size < _FEW_USERS[self.request.per]:
+        if self.request.per == "record":
+            # As if users fell with the square of the distance, from the rank that was found to the bound.
+            tail, hostile = self.tails[0], self.hostile * (self.found.users or 0.0)
+            beyond = (tail.rank - hostile) * (tail.seen / tail.above) ** 2
+            cut_off = max(CUT_OFF, _CUT_OFF_BEYOND * math.pow(max(beyond, 0.0), 1.5))
+            return cut_off * min(max(self.found.skew, 1.0) ** 3, _MOST_FOR_SKEW)
+        if self.size < _FEW_USERS:
             return CUT_OFF_FEW * max(_VERY_FEW / self.size, 1.0)
         return CUT_OFF + 4.5 * min(max(math.log10(10.0 / self.size), 0.0), 1.0)
 
@@ -257,13 +265,12 @@ class PreparedLastStep:
         )
 
     def _warnings(self, estimates: Sequence[Estimate]) -> tuple[str, ...]:
-        found = self.found
         warnings = [HEAVY] if any(estimate.heavy for estimate in estimates) else []
-        seeks_tails = bool(found.shares) and self.request.per == "user"
+        seeks_tails = bool(self.found.shares) and self.request.per == "user"
         one_way = self.request.neighbors.value == "add-remove"
         if seeks_tails and self.size < (_ROUGH if one_way else 2.0 * _ROUGH):
             warnings.append(FEW_USERS)
-        if found.beyond_cap > _FEW_HOLD * found.weight:
+        if self.found.skew > _FEW_HOLD_MANY:
             warnings.append(FEW_HOLD_MANY)
         return tuple(warnings)
 

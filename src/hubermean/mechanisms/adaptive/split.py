@@ -21,7 +21,7 @@ from hubermean.tuning import (
     LENGTHS,
     CapSearch,
     CenterSearch,
-    InfluenceSearch,
+    RankSearch,
     ScaleSearch,
     Sides,
     TailSearch,
@@ -38,9 +38,13 @@ _COUNTED_WITHIN = (
 )
 _SCALE_PART, _TIES_PART, _CENTER_PART = 0.35, 0.15, 0.45
 _SHARE_CAP_PART = 0.2
-_CAP_PART, _LARGEST_CAP_PART, _WEIGHT_PART = 0.075, 0.15, 0.06
-_FIRST_INFLUENCE_PART, _FIRST_STEP_PART, _LAST_INFLUENCE_PART = 0.065, 0.1, 0.16
-_LARGEST_INFLUENCE_PART = 0.22
+# Per record these are for 5,000 users times epsilon, and fall with a power of that.
+_CAP_PART, _WEIGHT_PART, _INFLUENCE_PART, _FIRST_STEP_PART = 0.045, 0.055, 0.22, 0.05
+_RECORD_SIZE, _RECORD_DECAY, _RECORD_MOST = 5000.0, 0.25, 2.5
+_LARGEST_CAP_PART, _LARGEST_INFLUENCE_PART = 0.15, 0.22
+_FIRST_BOUND = 0.5  # of the influence bound: what bounds a user in the first step
+_STRETCH = 0.116  # the power of the number of users beyond, over that which should be
+_BEYOND = 2.0  # over epsilon: how many users should lie beyond a bound
 _TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.38, 0.19, (0.06, 0.4)
 _CONCENTRATED = 0.5  # so much of a part is as good where losses add up in squares
 _FARTHEST = 1e9  # scales from 0 that the center may lie
@@ -86,7 +90,8 @@ class Found:
         users: how many have usable records, if that is public or was measured.
         users_stddev: the standard deviation of the noise in that.
         cap: the largest weight of a user in the sum of weights.
-        beyond_cap: the records that users have beyond the cap, as an estimate.
+        beyond_cap: about how many users have more records than the cap; 0 where none count.
+        skew: the cap beside the one that exponential numbers of records would have; 1 where it is not known.
         weight: the sum of weights of users with usable records.
         weight_stddev: the standard deviation of the noise in that.
         lengths: the numbers of the lengths found, one per column.
@@ -101,6 +106,7 @@ class Found:
     users_stddev: float = 0.0
     cap: int | None = None
     beyond_cap: float = 0.0
+    skew: float = 1.0
     weight: float = 0.0
     weight_stddev: float = 0.0
     lengths: tuple[int, ...] = ()
@@ -288,28 +294,54 @@ class BudgetSplit:
             raise UnfitError(TOO_FEW)
         return search
 
-    def rank_cap_search(self, found: Found) -> CapSearch:
+    def _rank_search(
+        self, found: Found, budget: Fraction, *, part: float, most: float, hostile: float = 0.0
+    ) -> RankSearch:
+        users = self.surely(found)
+        least = max(self._choice(budget, self._by_size(part, found)), RankSearch.least_epsilon(users))
+        return RankSearch.plan(users, epsilon=min(least, self._choice(budget, most)), hostile=hostile)
+
+    def _by_size(self, part: float, found: Found) -> float:
+        """The part of a step per record: what is sought need be no more exact than the mean."""
+        size = max(self.surely(found) * self.strength, 1.0) / _RECORD_SIZE
+        return part * min(math.pow(size, -_RECORD_DECAY), _RECORD_MOST)
+
+    def rank_cap_search(self, found: Found) -> RankSearch:
         """A cap that few users exceed, where it bounds nothing but the noise of the sum of weights."""
-        users, left = self.surely(found), self._left(found)
-        epsilon = max(self._choice(left, _CAP_PART), CapSearch.least_epsilon(users))
-        return CapSearch.by_rank(users, epsilon=min(epsilon, self._choice(left, _LARGEST_CAP_PART)))
+        return self._rank_search(found, self._left(found), part=_CAP_PART, most=_LARGEST_CAP_PART)
 
     def weight_epsilon(self, found: Found) -> float:
-        return self._noise(self._left(found), _WEIGHT_PART)
+        return self._noise(self._left(found), self._by_size(_WEIGHT_PART, found))
 
-    def influence_search(self, found: Found, *, first: bool) -> InfluenceSearch:
-        """`found` is that before the search."""
-        part = _FIRST_INFLUENCE_PART if first else _LAST_INFLUENCE_PART
-        users = self.surely(found)
-        most = self._choice(self._own(found), _LARGEST_INFLUENCE_PART)
-        epsilon = min(
-            max(self._choice(self._own(found), part), InfluenceSearch.least_epsilon(users, first=first)), most
+    def influence_search(self, found: Found) -> RankSearch:
+        """`found` is that before the search. UnfitError where users are too few."""
+        search = self._rank_search(
+            found,
+            self._own(found),
+            part=_INFLUENCE_PART,
+            most=_LARGEST_INFLUENCE_PART,
+            hostile=self.known.hostile,
         )
-        return InfluenceSearch.plan(users, epsilon=epsilon, hostile=self.known.hostile, first=first)
+        if not RankSearch.serves(self.surely(found), epsilon=float(search.epsilon)):
+            raise UnfitError(TOO_FEW)
+        return search
+
+    def influence_tail(self, column: int, found: Found, distance: float) -> Tail:
+        """The bound on what a user adds, from the distance that a search found."""
+        beyond = self.influence_search(found).expected_beyond
+        seen = self.influence_unit(column, found) * distance
+        wanted = _BEYOND * (1 if self.one_way else 2) / self.strength  # a replacement takes twice the noise
+        bound = seen * max(beyond / wanted, 1.0) ** _STRETCH
+        return Tail(below=bound, above=bound, seen_below=seen, seen_above=seen, rank=beyond)
+
+    def first_tail(self, column: int, found: Found) -> Tail:
+        """What bounds a user in the first step, which need not be exact."""
+        tail = found.tails[column]
+        return replace(tail, below=_FIRST_BOUND * tail.below, above=_FIRST_BOUND * tail.above)
 
     def first_step_epsilon(self, found: Found) -> float:
         """For each column."""
-        return self._noise(self._own(found), _FIRST_STEP_PART)
+        return self._noise(self._own(found), self._by_size(_FIRST_STEP_PART, found))
 
     def tail_search(self, column: int, found: Found) -> TailSearch:
         return TailSearch.plan(
@@ -368,9 +400,7 @@ class BudgetSplit:
 
     def influence_unit(self, column: int, found: Found) -> float:
         """The least distance at which an influence bound is sought."""
-        if found.tails:
-            return found.tails[column].seen / 16.0
-        return self.unit(column, found) * max(found.weight / max(found.users or 1.0, 1.0), 1.0) / 16.0
+        return self.unit(column, found) * max(found.weight / max(found.users or 1.0, 1.0), 1.0) / 12.0
 
     def center(self, column: int, found: Found) -> float:
         if self.bounds_known:
@@ -479,7 +509,7 @@ class BudgetSplit:
             )
         if self.by_influence:
             epsilon = self._choice(self._own(found) * Fraction(7, 10), _LARGEST_INFLUENCE_PART)
-            if not InfluenceSearch.serves(self.surely(found), epsilon=epsilon):
+            if not RankSearch.serves(self.surely(found), epsilon=epsilon):
                 raise UnfitError(TOO_FEW)
         return found
 

@@ -6,6 +6,7 @@ serves all columns at once.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from hubermean.exact import rounded_means
 from hubermean.laws import Independent, Law, NoisySum, Uniform, claiming
 from hubermean.mechanisms.adaptive.last_step import AllSums, ClippedSum, clipped_sum, step_noise
-from hubermean.mechanisms.adaptive.split import TIES, BudgetSplit, Found, Tail, UnfitError
+from hubermean.mechanisms.adaptive.split import TIES, BudgetSplit, Found, UnfitError
 from hubermean.mechanisms.adding_parts import added_up
 from hubermean.mechanisms.protocol import Request
 from hubermean.mechanisms.side_by_side import side_by_side
@@ -30,12 +31,11 @@ from hubermean.tuning import (
     CAPS,
     DISTANCES,
     SHORTEST,
-    CapSearch,
     Census,
     CenterSearch,
     HeldLine,
-    InfluenceSearch,
     OwnLine,
+    RankSearch,
     RoundedLine,
     ScaleSearch,
     TailSearch,
@@ -51,7 +51,9 @@ Purpose = Literal["mean", "groups", "count"]
 
 
 # Of the cap: by so much users with more records exceed it on average, or so it is expected.
-_EXCESS = 0.4
+_EXCESS = 0.25
+_FAR_BEYOND = 4  # caps: users with more records are counted apart
+_FAR_NATS = 3.5  # over epsilon: so many of them are more than noise
 
 
 class Step(Protocol):
@@ -79,7 +81,7 @@ def steps_for(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
         yield CountUsers(split)
     if purpose != "mean":
         if split.start.cap is None:
-            yield ChooseCap(split, by_rank=False)
+            yield ChooseCap(split)
         if purpose == "count":
             return
     if split.seeks_scale:
@@ -88,13 +90,13 @@ def steps_for(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
     if split.seeks_center:
         yield ChooseCenters(split)
     if purpose == "mean" and split.request.per == "record" and not split.weight_is_public:
+        by_rank = split.start.cap is None and not split.caps_weights
         if split.start.cap is None:
-            yield ChooseCap(split, by_rank=not split.caps_weights)
-        yield MeasureWeight(split)
+            yield ChooseRankCap(split) if by_rank else ChooseCap(split)
+        yield MeasureWeightApart(split) if by_rank else MeasureWeight(split)
     if split.by_influence:
-        yield ChooseInfluence(split, first=True)
+        yield ChooseInfluence(split)
         yield MoveCenters(split)
-        yield ChooseInfluence(split, first=False)
     elif split.seeks_tails:
         yield ChooseTails(split)
 
@@ -135,22 +137,32 @@ class ChooseCap:
     """The contribution bound: the largest weight of a user, where numbers of records are private."""
 
     split: BudgetSplit
-    by_rank: bool
     what = "record cap"
 
-    def _search(self, found: Found) -> CapSearch:
-        return self.split.rank_cap_search(found) if self.by_rank else self.split.share_cap_search(found)
-
     def cost(self, found: Found) -> Fraction:
-        return self.split.purse.of_choice(self._search(found).epsilon)
+        return self.split.purse.of_choice(self.split.share_cap_search(found).epsilon)
 
     def law(self, table: PrivateTable, found: Found) -> Law:
-        return self._search(found).law(census_of(table), concentrated=self.split.concentrated)
+        search = self.split.share_cap_search(found)
+        return search.law(census_of(table), concentrated=self.split.concentrated)
 
     def learn(self, found: Found, draw: int) -> Found:
-        cap, search = int(CAPS[draw]), self._search(found)
-        beyond = 0.0 if search.rank is None else _EXCESS * search.rank * cap
-        return replace(found, spent=found.spent + self.cost(found), cap=cap, beyond_cap=beyond)
+        return replace(found, spent=found.spent + self.cost(found), cap=int(CAPS[draw]))
+
+
+class ChooseRankCap(ChooseCap):
+    """A contribution bound that few users exceed: it bounds nothing but the noise of the sum of weights."""
+
+    def cost(self, found: Found) -> Fraction:
+        return self.split.purse.of_choice(self.split.rank_cap_search(found).epsilon)
+
+    def law(self, table: PrivateTable, found: Found) -> Law:
+        search, above = self.split.rank_cap_search(found), census_of(table).above
+        return search.law(above, CAPS.astype(np.float64), concentrated=self.split.concentrated)
+
+    def learn(self, found: Found, draw: int) -> Found:
+        beyond = self.split.rank_cap_search(found).expected_beyond
+        return replace(super().learn(found, draw), beyond_cap=beyond)
 
 
 @dataclass(frozen=True)
@@ -162,7 +174,10 @@ class MeasureWeight:
 
     def _noise(self, found: Found) -> NoiseLaw:
         assert found.cap is not None
-        scale = laplace_scale(self.split.weight_epsilon(found), sensitivity=found.cap)
+        return self._laplace(found, found.cap)
+
+    def _laplace(self, found: Found, sensitivity: int) -> NoiseLaw:
+        scale = laplace_scale(self.split.weight_epsilon(found), sensitivity=sensitivity)
         return NoiseLaw(kind="laplace", scale=scale)
 
     def cost(self, found: Found) -> Fraction:
@@ -182,10 +197,44 @@ class MeasureWeight:
         if draw[0] <= 2.0 * noise.stddev:
             raise UnfitError("there are too few records beside the noise that hides the heaviest user")
         return replace(
+            found, spent=found.spent + self.cost(found), weight=float(draw[0]), weight_stddev=noise.stddev
+        )
+
+
+class MeasureWeightApart(MeasureWeight):
+    """The same for a cap that some users exceed; those with far more records are counted, beside the weight of others.
+
+    A user is in one of the two numbers, so under `add-remove` the second costs nothing.
+    """
+
+    def _noises(self, found: Found) -> list[NoiseLaw]:
+        assert found.cap is not None
+        # Who is replaced may leave the one number for the other: two thirds of the loss are for the weight.
+        weight, far = (found.cap, 1) if self.split.one_way else ((3 * found.cap + 1) // 2, 3)
+        return [self._laplace(found, weight), self._laplace(found, far)]
+
+    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+        assert found.cap is not None
+        census = census_of(table)
+        at, far = np.searchsorted(CAPS, [found.cap, _FAR_BEYOND * found.cap])
+        beyond = int(census.above[far]) if far < len(CAPS) else 0
+        weight = int(census.weights[at]) - beyond * found.cap
+        return NoisySum(position=[weight, beyond], noise=self._noises(found))
+
+    def learn(self, found: Found, draw: list[int]) -> Found:
+        assert found.cap is not None
+        of_weight, of_far = self._noises(found)
+        if draw[0] <= 2.0 * of_weight.stddev:
+            raise UnfitError("there are too few records beside the noise that hides the heaviest user")
+        weight = draw[0] + _EXCESS * found.beyond_cap * found.cap
+        users = max(found.users or 1.0, 1.0)
+        exponential = weight / users * max(math.log(users / found.beyond_cap), 1.0)
+        return replace(
             found,
             spent=found.spent + self.cost(found),
-            weight=draw[0] + found.beyond_cap,
-            weight_stddev=noise.stddev,
+            weight=weight,
+            weight_stddev=of_weight.stddev,
+            skew=math.inf if draw[1] > _FAR_NATS * of_far.scale else found.cap / exponential,
         )
 
 
@@ -323,41 +372,26 @@ class ChooseTails(_EachColumn):
         return replace(found, spent=found.spent + self.cost(found), tails=tails)
 
 
-@dataclass(frozen=True)
 class ChooseInfluence(_EachColumn):
     """How much one user may add to the sum of weighted distances from the center, in every column."""
 
-    first: bool
+    what = "influence bound"
 
-    @property
-    def what(self) -> str:
-        return "influence bound, first step" if self.first else "influence bound"
-
-    def search(self, column: int, found: Found) -> InfluenceSearch:
-        return self.split.influence_search(found, first=self.first)
+    def search(self, column: int, found: Found) -> RankSearch:
+        return self.split.influence_search(found)
 
     def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
         center, unit = self.split.center(column, found), self.split.influence_unit(column, found)
         cap, clamp = self.split.weight_cap(found), self.split.clamp(column, found)
         above, below = _beyond(table, InfluenceBeyond(self.split.request, column, center, unit, cap, clamp))
-        return self.search(column, found).law(above, below, concentrated=self.split.concentrated)
+        return self.search(column, found).law(above + below, DISTANCES, concentrated=self.split.concentrated)
 
     def learn(self, found: Found, draw: Any) -> Found:
-        search = self.split.influence_search(found, first=self.first)
-        tails = []
-        for column, number in enumerate(by_column(draw)):
-            seen = self.split.influence_unit(column, found) * float(DISTANCES[number])
-            bound = search.stretched(seen, total=self.split.strength, first=self.first)
-            tails.append(
-                Tail(
-                    below=bound,
-                    above=bound,
-                    seen_below=seen,
-                    seen_above=seen,
-                    rank=search.expected_beyond,
-                )
-            )
-        return replace(found, spent=found.spent + self.cost(found), tails=tuple(tails))
+        tails = tuple(
+            self.split.influence_tail(column, found, float(DISTANCES[number]))
+            for column, number in enumerate(by_column(draw))
+        )
+        return replace(found, spent=found.spent + self.cost(found), tails=tails)
 
 
 @dataclass(frozen=True)
@@ -374,7 +408,7 @@ class MoveCenters:
                 found,
                 column,
                 center=self.split.center(column, found),
-                tail=found.tails[column],
+                tail=self.split.first_tail(column, found),
                 squares=None,
             )
             for column in range(self.split.columns)
