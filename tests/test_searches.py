@@ -255,6 +255,16 @@ def test_a_cap_by_rank_leaves_few_users_above() -> None:
     assert 0.3 * search.rank < np.median(above) < 2.0 * search.rank
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 30.0, 1000.0])
+def test_a_large_epsilon_finds_no_cap_that_nobody_needs(epsilon: float) -> None:
+    """A base measure in whole users was rounded away: one cap in ten was 2,000 times too large."""
+    noise, above = InsecureSeededNoise(17), Census.of(np.full(300, 20)).above
+    law = RankSearch.plan(300, epsilon=epsilon).law(above, CAPS.astype(float), concentrated=False)
+    found = np.array([CAPS[law.draw(noise)] for _ in range(200)])
+    assert found.min() >= 20
+    assert np.mean(found > 80) < 0.02
+
+
 @pytest.mark.parametrize("cap", [1, 7, 100, 2**20])
 def test_a_census_adds_up_capped_records(cap: int) -> None:
     counts = np.append(np.random.default_rng(17).integers(0, 300, 500), 2**40)

@@ -21,6 +21,7 @@ _NATS_BEYOND = 1.15  # so many more users lie beyond what is found, on average
 _POWER = 5.0  # of the bound, in the base measure
 _KNEE = math.log(16384.0)  # beyond which it falls half as fast: many users far away must not be outweighed
 _GOOD_RANK, _LARGEST_RANK = 0.045, 0.2  # of the users: with fewer of them more is spent
+_PARTS = 10_000
 _SERVING_NATS = 25.0  # for all users: with less the base measure might outweigh them
 
 
@@ -57,11 +58,12 @@ class RankSearch:
         """A bound of the grid, by number, from the users beyond each; the grid begins at about 1."""
         logs = np.log(bounds)
         bent = np.where(logs > _KNEE, (_KNEE + logs) / 2.0, logs)
-        costs = np.maximum(beyond - self.rank, 0) + np.rint(_POWER * bent / float(self.epsilon)).astype(
-            np.int64
-        )
-        # A user who comes, goes or changes moves all costs in one direction, by at most 1.
-        return select(costs, self.epsilon, concentrated=concentrated)
+        # In parts of a user: a large epsilon would leave nothing of a base measure in whole ones.
+        rate = self.epsilon / _PARTS
+        costs = _PARTS * np.maximum(beyond - self.rank, 0)
+        costs += np.rint(_POWER * bent / float(rate)).astype(np.int64)
+        # A user who comes, goes or changes moves all costs in one direction, by at most one user.
+        return select(costs, rate, concentrated=concentrated)
 
     @property
     def expected_beyond(self) -> float:
