@@ -50,7 +50,7 @@ environments: java  ## an environment for each other library; what cannot be mad
 accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; half an hour
 	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
 
-realdata: $(READY)  ## real tables and simulated laws with defaults only, into docs/realdata.md; half an hour
+realdata: $(READY)  ## real tables and simulated laws with defaults only, into docs/realdata.md; a quarter of an hour
 	OPENBLAS_NUM_THREADS=1 PYTHONPATH=benchmarks $(BIN)/python -m realdata --markdown docs/realdata.md --images docs/img
 
 hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg

@@ -207,7 +207,8 @@ def _falling(results: Results) -> Verdict:
     for per in ("user", "record"):
         rows = results.measured(per=per)
         for name in dict.fromkeys(row.table for row in rows):
-            series = sorted((row for row in rows if row.table == name), key=lambda row: row.epsilon)
+            released = (row for row in rows if row.table == name and row.released > 0)
+            series = sorted(released, key=lambda row: row.epsilon)
             rises = [
                 f"{before.epsilon:g} to {after.epsilon:g}"
                 for before, after in pairwise(series)
@@ -256,6 +257,8 @@ def not_judged(results: Results) -> list[str]:
             for epsilon in (EPSILONS[0], EPSILONS[-1])
         )
         for name in first:
+            if not first[name].released:
+                continue
             own, best = (
                 getattr(first[name], key) / getattr(last[name], key) for key in ("rmse", "hindsight")
             )

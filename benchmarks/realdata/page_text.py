@@ -28,7 +28,7 @@ privately.
 This command writes the page with its tables and plots:
 
 ```
-make realdata     # about half an hour; add --quick to python -m realdata for a rough one
+make realdata     # about a quarter of an hour; add --quick to python -m realdata for a rough one
 ```
 
 ## Summary

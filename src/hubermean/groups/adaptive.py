@@ -17,6 +17,7 @@ from hubermean.groups.grouped import Additive, GroupOutcome, Groups, Together
 from hubermean.laws import Law
 from hubermean.mechanisms.adaptive import TOO_FEW, Adaptive, Found, PreparedSteps, UnfitError
 from hubermean.mechanisms.adaptive.last_step import CUT_OFF
+from hubermean.mechanisms.adaptive.split import Tail
 from hubermean.mechanisms.clipped import Clipped
 from hubermean.mechanisms.counted import AdaptiveCount, Count
 from hubermean.mechanisms.protocol import PublicFacts, Request
@@ -88,7 +89,9 @@ def adaptive_groups(
             bounds=bounds,
             record_cap=found.cap if request.per == "record" else None,
             changes=division.changes,
-            cut_off=0.0 if split.bounds_known else CUT_OFF,
+            cut_off=()
+            if split.bounds_known
+            else tuple(_cut_off(tail, split.changes / split.groups) for tail in tails),
         )
         return clipped.prepare(request, facts)
 
@@ -98,6 +101,16 @@ def adaptive_groups(
 
     finish = means if isinstance(mechanism, Adaptive) else counts
     return AdaptiveGroups(steps=steps, finish=finish, mechanism=mechanism.name)
+
+
+def _cut_off(tail: Tail, share: float) -> tuple[float, float]:
+    """(below, above): how many users at a bound a group may lose there, for its interval to cover it.
+
+    The bounds are common, and a rank of users lies beyond them in all: `share` of these per group, and as far beyond
+    as the bound is from the center, more of them on the side of the longer tail.
+    """
+    beyond = tail.rank * share / (tail.below + tail.above)
+    return CUT_OFF + beyond * tail.below, CUT_OFF + beyond * tail.above
 
 
 def _remaining(steps: PreparedSteps, found: Found, request: Request) -> Request:

@@ -62,8 +62,8 @@ class Clipped:
         record_cap: the largest number of records a user counts for; for `per="record"`. Under
             `replace-values`, where counts are public, it may be left out.
         centred: whether the mean is known to lie near the middle of the bounds; affects accuracy alone.
-        cut_off: for bounds that were found and not given: how many times their distance from the middle may be cut off
-            at each of them in all, for the interval to cover it.
+        cut_off: for bounds that were found and not given, one pair per column: how many times their distance from the
+            middle may be cut off at the low and at the high one in all, for the interval to cover it.
         changes: how many times one user may be added or removed, if not once: users who are in several groups, or move
             from one to another. Noise follows; see `hubermean.groups`.
         rho: a concentrated budget within (epsilon, delta), from a caller that composes: then noise is Gaussian and the
@@ -79,7 +79,7 @@ class Clipped:
     bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds]
     record_cap: int | None = None
     centred: bool = False
-    cut_off: float = 0.0
+    cut_off: tuple[tuple[float, float], ...] = ()
     changes: int = 1
     rho: float | None = None
     name = "clipped"
@@ -278,7 +278,7 @@ class PreparedClipped(Prepared):
     moments: tuple[Moments, ...]
     laws: tuple[NoiseLaw, ...]
     centred: bool
-    cut_off: float
+    cut_off: tuple[tuple[float, float], ...]
     n_users: int | None
     total_weight: int | None
     planned_weight: float
@@ -359,7 +359,7 @@ class PreparedClipped(Prepared):
             laws=self.laws,
             estimates=tuple(estimates),
             users=self._users(estimates[0]),
-            cut_off=self.cut_off * self.cap,
+            cut_off=tuple((self.cap * below, self.cap * above) for below, above in self.cut_off),
         )
 
     def _users(self, estimates: Estimates) -> Floats | None:
@@ -392,11 +392,11 @@ class ClippedInterval:
     laws: tuple[NoiseLaw, ...]
     estimates: tuple[Estimates, ...]
     users: Floats | None
-    cut_off: float = 0.0
+    cut_off: tuple[tuple[float, float], ...] = ()
 
     @property
     def covers(self) -> str:
-        return NOISE_SAMPLING_AND_CLIPPING if self.cut_off > 0.0 else NOISE_AND_SAMPLING
+        return NOISE_SAMPLING_AND_CLIPPING if self.cut_off else NOISE_AND_SAMPLING
 
     def values(self) -> Floats:
         """Shape (groups, columns)."""
@@ -416,14 +416,15 @@ class ClippedInterval:
     def ends(self, level: float) -> tuple[Floats, Floats]:
         """Of every group and column, shape (groups, columns); never beyond the bounds."""
         lows, highs = [], []
-        for grid, law, found in zip(self.grids, self.laws, self.estimates, strict=True):
+        cuts = self.cut_off or ((0.0, 0.0),) * len(self.grids)
+        for grid, law, found, cut in zip(self.grids, self.laws, self.estimates, cuts, strict=True):
             noise, sampling = found.mean_variance(law, self.users)
             half = half_widths(level, kind=law.kind, noise_variance=noise, sampling_variance=sampling)
-            shift = half / grid.half
-            if self.cut_off > 0.0:
-                shift = shift + self.cut_off / np.maximum(found.weight, self.cut_off)
-            lows.append(grid.values(np.maximum(found.share - shift, -1.0)))
-            highs.append(grid.values(np.minimum(found.share + shift, 1.0)))
+            below, above = (
+                half / grid.half + side / np.maximum(found.weight, max(side, 1.0)) for side in cut
+            )
+            lows.append(grid.values(np.maximum(found.share - below, -1.0)))
+            highs.append(grid.values(np.minimum(found.share + above, 1.0)))
         return np.stack(lows, axis=1), np.stack(highs, axis=1)
 
     def denominators(self, level: float = DEFAULT_LEVEL) -> list[Denominator]:

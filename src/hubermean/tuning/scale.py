@@ -42,7 +42,7 @@ _SURELY = _NO_SCALE + math.log(20.0)
 _HARDLY = 8.0
 _GENEROUS, _CHEAP = 3.0, 0.1
 _SHARES = ((75, 0.13), (65, 0.35))  # per cent, and the largest part of the budget to be spent on them
-_BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 10.0
+_BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 15.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,8 @@ _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make 
 _SQUARES_PART, _SQUARES_NATS = 0.1, {"user": 150.0, "record": 47.0}
 _SQUARES_CONCENTRATED = 0.05
 _BEYOND = 2.0
-_ROUGH, _VERY_FEW, _FEW_USERS = 0.22, 0.3, 0.9  # thousands times epsilon
+_VERY_FEW, _FEW_USERS = 0.3, 0.9  # thousands times epsilon
+_ROUGH = {"user": 0.22, "record": 1.0}  # likewise: with fewer a long tail is hardly seen
 _CUT_OFF_BEYOND = (
     0.16  # times a power of the users beyond a bound: the more, the less is known of how far they lie
 )
@@ -266,9 +267,8 @@ class PreparedLastStep:
 
     def _warnings(self, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         warnings = [HEAVY] if any(estimate.heavy for estimate in estimates) else []
-        seeks_tails = bool(self.found.shares) and self.request.per == "user"
         one_way = self.request.neighbors.value == "add-remove"
-        if seeks_tails and self.size < (_ROUGH if one_way else 2.0 * _ROUGH):
+        if self.found.shares and self.size < _ROUGH[self.request.per] * (1.0 if one_way else 2.0):
             warnings.append(FEW_USERS)
         if self.found.skew > _FEW_HOLD_MANY:
             warnings.append(FEW_HOLD_MANY)

@@ -36,7 +36,7 @@ _COUNT_PART = 0.06
 _COUNTED_WITHIN = (
     6.0  # over the root of the users: a number need not be measured more exactly than with this epsilon
 )
-_SCALE_PART, _TIES_PART, _CENTER_PART = 0.35, 0.15, 0.45
+_SCALE_PART, _TIES_PART, _CENTER_PART = 0.35, 0.22, 0.45
 _SHARE_CAP_PART = 0.2
 # Per record these are for 5,000 users times epsilon, and fall with a power of that.
 _CAP_PART, _WEIGHT_PART, _INFLUENCE_PART, _FIRST_STEP_PART = 0.045, 0.055, 0.22, 0.05
@@ -372,8 +372,8 @@ class BudgetSplit:
 
     @property
     def many(self) -> float:
-        """How many groups share the bounds, a user counted as often as it can change one."""
-        return float(max(self.groups, 1) * self.changes)
+        """How many groups share the bounds: users far out are counted in as many as anybody may be."""
+        return float(max(self.groups, 1))
 
     def sides(self, column: int) -> Sides:
         low, high = self.known.pair(column)
