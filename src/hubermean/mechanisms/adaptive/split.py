@@ -93,7 +93,7 @@ class Found:
         beyond_cap: about how many users have more records than the cap; 0 where none count.
         skew: the cap beside the one that exponential numbers of records would have; 1 where it is not known.
         weight: the sum of weights of users with usable records.
-        weight_stddev: the standard deviation of the noise in that.
+        weight_stddev: about how far it may be off: the noise in that, and the records guessed beyond a cap.
         lengths: the numbers of the lengths found, one per column.
         shares: of the users within each of them.
         centers: one per column.

@@ -226,14 +226,15 @@ class MeasureWeightApart(MeasureWeight):
         of_weight, of_far = self._noises(found)
         if draw[0] <= 2.0 * of_weight.stddev:
             raise UnfitError("there are too few records beside the noise that hides the heaviest user")
-        weight = draw[0] + _EXCESS * found.beyond_cap * found.cap
+        excess = _EXCESS * found.beyond_cap * found.cap  # a guess, and so as uncertain as it is large
+        weight = draw[0] + excess
         users = max(found.users or 1.0, 1.0)
         exponential = weight / users * max(math.log(users / found.beyond_cap), 1.0)
         return replace(
             found,
             spent=found.spent + self.cost(found),
             weight=weight,
-            weight_stddev=of_weight.stddev,
+            weight_stddev=math.hypot(of_weight.stddev, excess),
             skew=math.inf if draw[1] > _FAR_NATS * of_far.scale else found.cap / exponential,
         )
 
