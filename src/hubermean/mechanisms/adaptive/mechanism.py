@@ -20,6 +20,10 @@ from hubermean.mechanisms.weights import check_estimate, check_given_cap
 from hubermean.tuning import LARGEST_TUNED_CAP
 from hubermean.user_table import PrivateTable
 
+# Bounds vary from draw to draw, and number of users and squares are noisy too: so much more was measured, on 300 to
+# 10,000 normal users.
+_DRAWN_BOUNDS = 1.7
+
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
@@ -150,7 +154,7 @@ class PreparedAdaptive(PreparedSteps, Prepared):
             raise InputError("bounds are known; see 'clipped'")
         if math.isinf(noise):
             raise InputError(f"about {self.split.users_needed():,} users are needed")
-        return noise * width
+        return _DRAWN_BOUNDS * noise * width
 
     def users_to_audit(self) -> int:
         needed = self.split.users_needed()
