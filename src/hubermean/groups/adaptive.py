@@ -106,11 +106,16 @@ def adaptive_groups(
 def _cut_off(tail: Tail, share: float) -> tuple[float, float]:
     """(below, above): how many users at a bound a group may lose there, for its interval to cover it.
 
-    The bounds are common, and a rank of users lies beyond them in all: `share` of these per group, and as far beyond
-    as the bound is from the center, more of them on the side of the longer tail.
+    The bounds are common: `share` of the users beyond them for each group, as far beyond as the bound is from the
+    center. Their number falls with the square of the distance from the rank that was found, and more of them are on the
+    side of the longer tail.
     """
-    beyond = tail.rank * share / (tail.below + tail.above)
-    return CUT_OFF + beyond * tail.below, CUT_OFF + beyond * tail.above
+    width = tail.below + tail.above
+    below, above = (
+        CUT_OFF + share * tail.rank * (seen / bound) ** 2 * bound / width
+        for seen, bound in ((tail.seen_below, tail.below), (tail.seen_above, tail.above))
+    )
+    return below, above
 
 
 def _remaining(steps: PreparedSteps, found: Found, request: Request) -> Request:

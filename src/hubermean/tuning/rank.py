@@ -22,7 +22,7 @@ _POWER = 5.0  # of the bound, in the base measure
 _KNEE = math.log(16384.0)  # beyond which it falls half as fast: many users far away must not be outweighed
 _GOOD_RANK, _LARGEST_RANK = 0.045, 0.2  # of the users: with fewer of them more is spent
 _PARTS = 10_000
-_SERVING_NATS = 52.0  # for all users: with less the base measure outweighs those in a long tail
+_SERVING_NATS = 70.0  # for all users: with less the base measure outweighs those in a long tail
 
 
 @dataclass(frozen=True, kw_only=True)
