@@ -340,6 +340,26 @@ def test_sums_do_not_wrap_around(users: int) -> None:
         assert own(table) == [[sign * users * 2**49], [users * 2**49]]
 
 
+def test_what_a_user_adds_does_not_depend_on_the_weights_of_others() -> None:
+    """A product just below 2^62, as a float 2^62, beside a user whose weight makes products wider than 64 bits."""
+    end = 2**31 - 1
+    own = replace(
+        clipped(Neighbors.ADD_REMOVE, per="record", low=-(2**62), high=2**62),
+        grid=Grid(exponent=0, middle=0, half=2**31),
+        value_low=-end,
+        value_high=end,
+    )
+    for sign in (1, -1):
+        others: list[User] = [(float(sign * end), 2**31 + 1)] * 1000
+        alone = own.distances(table_of(others)).tolist()
+        assert alone == [sign * (2**62 - 1)] * 1000
+        heavy: User = (float(sign * end), 2**40)
+        assert own.distances(table_of([*others, heavy])).tolist() == [*alone, sign * 2**62]
+        (one,), _ = own(table_of([*others, heavy]))
+        (two,), _ = own(table_of(others))
+        assert abs(one - two) <= own.sensitivity()
+
+
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
 def test_a_user_without_usable_records_adds_nothing(relation: Neighbors) -> None:
     """Also where weights are public: its weight is there, its values are not."""

@@ -123,8 +123,9 @@ class ClippedSum:
             largest = max(-self.value_low, self.value_high) * int(weights.max(initial=0))
             if largest < _MOST_UNITS:
                 positions *= weights
-            else:  # a product of up to 73 bits: beyond 62 it is far beyond every bound
-                far = np.abs(positions.astype(np.float64)) * weights >= 2.0**62
+            else:  # a product of up to 73 bits: from 2^62 on it reaches every bound
+                # In integers: rounded up to 2^62, what a user adds would depend on the weights of others.
+                far = np.abs(positions) >= -(-_MOST_UNITS // np.maximum(weights, 1))
                 positions = np.where(far, np.sign(positions) << 62, positions * np.where(far, 0, weights))
         np.clip(positions, self.low, self.high, out=positions)
         if not part.counts.all():
