@@ -14,7 +14,7 @@ from hubermean.auditing.compare import readable
 from hubermean.auditing.steps import ADDS_UP, shares_of_claims
 from hubermean.laws import Claim
 from hubermean.location import huber_location
-from hubermean.mechanisms import Known, PublicFacts, Request, choose
+from hubermean.mechanisms import Known, PublicFacts, Request, choose, margin
 from hubermean.mechanisms.estimated import PreparedEstimated
 from hubermean.noise.insecure import InsecureSeededNoise
 from hubermean.relations import Neighbors
@@ -252,3 +252,18 @@ def test_the_power_goes_all_the_way_from_the_caller_to_the_release() -> None:
     assert release.parameters["threshold_power"] == 1.0
     assert "record_cap" not in release.parameters
     assert release.value == pytest.approx(table["v"].to_numpy().mean(), abs=0.05)
+
+
+def test_an_epsilon_too_small_for_any_test_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dry run asks for a hundred scales, whose tests are the same; each took a second to be found too long."""
+    made = margin.gated_noise
+    asked = []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        asked.append(named)
+        return made(*given, **named)
+
+    monkeypatch.setattr(margin, "gated_noise", counted)
+    with pytest.raises(hm.InputError, match="epsilon is too small"):
+        prepared(users(2), "tested", Neighbors.ADD_REMOVE, epsilon=1.25e-6, per="record")
+    assert len(asked) == 1

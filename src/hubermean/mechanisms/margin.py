@@ -210,17 +210,23 @@ def _depth_reserves(geometry: Geometry, weight: TotalWeight, weight_cap: int) ->
     return ((1.0 - HELD_WITHIN) * geometry.threshold, 0.0)
 
 
-@lru_cache(maxsize=64)
 def _tests(epsilon: float, delta: float, dimension: int) -> tuple[GatedNoise, ...]:
-    """The tests to choose from. The shortest come first; where one would be too long, so would the rest."""
+    """The tests to choose from."""
+    tests = _short_tests(epsilon, delta, dimension)
+    if not tests:
+        raise InputError("epsilon is too small for mechanism 'tested'; raise epsilon or delta")
+    return tests
+
+
+@lru_cache(maxsize=64)
+def _short_tests(epsilon: float, delta: float, dimension: int) -> tuple[GatedNoise, ...]:
+    """The shortest come first; where one would be too long, so would the rest. That there is none is kept as well."""
     tests: list[GatedNoise] = []
     for part in reversed(_RESERVES):
         try:
             tests.append(gated_noise(epsilon, delta, reserve=part * epsilon, dimension=dimension))
         except InputError:
             break
-    if not tests:
-        raise InputError("epsilon is too small for mechanism 'tested'; raise epsilon or delta")
     return tuple(tests)
 
 
