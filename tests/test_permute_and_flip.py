@@ -140,6 +140,13 @@ def test_a_coin_on_the_edge_takes_more_bits(exponent: Fraction, offset: int) -> 
     assert list(rest) == []
 
 
+@pytest.mark.parametrize("first", [0, 5])
+def test_a_coin_that_hardly_ever_shows_heads_is_soon_tossed(first: int) -> None:
+    """53 bits of zero do not make the power of e to thousands of millions."""
+    random_bytes, _ = scripted(7, 0)
+    assert not selection._below_exp(random_bytes, first, Fraction(10**12, 3))
+
+
 def test_a_draw_reaches_the_coins_that_floats_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: list[Fraction] = []
     made = selection._below_exp

@@ -137,11 +137,15 @@ def _below_exp(random_bytes: RandomBytes, drawn: int, exponent: Fraction) -> boo
         return True
     bits, terms = 64, _FIRST_TERMS
     while True:
-        low, high = _exp_of(exponent, terms)
-        if Fraction(drawn + 1, 1 << bits) <= low:
-            return True
-        if Fraction(drawn, 1 << bits) >= high:
+        # exp(-x) < 2^-x: bounds on the exponential of a huge x would take longer than anybody waits.
+        if drawn and exponent >= bits:
             return False
+        if exponent < bits:
+            low, high = _exp_of(exponent, terms)
+            if Fraction(drawn + 1, 1 << bits) <= low:
+                return True
+            if Fraction(drawn, 1 << bits) >= high:
+                return False
         drawn = (drawn << 64) | uniform_below(random_bytes, 2**64)
         bits, terms = bits + 64, 2 * terms
 
