@@ -16,6 +16,7 @@ NOISE_SAMPLING_AND_CLIPPING = "noise, sampling and clipping"
 _AS_GOOD_AS_NORMAL = 30.0  # deviations of a normal error for one scale of Laplace noise beside it
 
 
+@np.errstate(over="ignore", under="ignore", invalid="ignore")  # whatever the caller has numpy do about them
 def half_widths(
     level: float, *, kind: Literal["laplace", "gaussian"], noise_variance: Floats, sampling_variance: Floats
 ) -> Floats:
@@ -29,8 +30,7 @@ def half_widths(
     tail = (1.0 - level) / 2.0
     normal: Floats = -NormalDist().inv_cdf(tail) * np.sqrt(noise_variance + sampling_variance)
     scale, deviation = np.sqrt(noise_variance / 2.0), np.sqrt(sampling_variance)
-    with np.errstate(invalid="ignore"):
-        mixed = np.isfinite(normal) & (deviation <= _AS_GOOD_AS_NORMAL * scale) & (scale > 0.0)
+    mixed = np.isfinite(normal) & (deviation <= _AS_GOOD_AS_NORMAL * scale) & (scale > 0.0)
     if kind == "gaussian" or not mixed.any():
         return normal
     widths = normal.copy()
