@@ -220,6 +220,16 @@ def test_tails_are_found_at_their_rank(sides: Sides) -> None:
             assert below < 3.0  # nobody lies further out than 0.7 on this side
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 100.0, 1e4])
+def test_a_large_epsilon_finds_no_bounds_that_nobody_needs(epsilon: float) -> None:
+    """The base measure is kept: nobody lies beyond two units, so 102 longer distances cost no user either."""
+    above, below = beyond_distances(np.linspace(-2.0, 2.0, 2_000), 1.0)
+    search = TailSearch(epsilon=Fraction(epsilon), rank=1, one_way=True)
+    for seed in range(40):
+        number = search.law(above, below, concentrated=False).draw(InsecureSeededNoise(seed))
+        assert max(search.found(number)) <= 16.0
+
+
 def test_hostile_users_cannot_reach_the_rank() -> None:
     plain = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", one_way=True)
     safe = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.05, sides="both", one_way=True)

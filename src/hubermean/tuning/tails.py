@@ -36,6 +36,7 @@ _NATS_BEYOND = 1.5  # so many more users lie beyond what is found, on average
 _LONGER_POWER, _POWER = 3.9, 2.4  # of the longer distance, and of both, in the base measure
 # With fewer nats for all users together it falls more slowly, to this part.
 _STEEP_NATS, _LEAST_STEEP = 66.0, 0.63
+_PARTS = 100_000  # of a user: in whole ones a large epsilon would leave nothing of the base measure
 _TAIL_KNEE = 64.0  # beyond which the base measure falls more slowly
 _BENT, _LEAST_NATS, _HEAVIEST = 0.345, 1.75, 128.0  # real tails bend: a part of what a Pareto tail would take
 _BEYOND = 3.8  # over epsilon: how many users should lie beyond a bound
@@ -94,7 +95,7 @@ class TailSearch:
 
     @property
     def rate(self) -> Fraction:
-        """Of a cost: only a user who changes sides moves some costs up and some down."""
+        """Of a user: only one who changes sides moves some costs up and some down."""
         return self.epsilon / (1 if self.one_way or self.sides != "both" else 2)
 
     def law(self, above: IntArray, below: IntArray, *, concentrated: bool) -> Choice | PermuteAndFlip:
@@ -104,8 +105,9 @@ class TailSearch:
         logs = _bent_logs()
         high, low = logs[: len(upper), np.newaxis], logs[np.newaxis, : len(lower)]
         nats = self.steepness * (_LONGER_POWER * np.maximum(high, low) + _POWER * (high + low))
-        costs = costs + np.rint(nats / float(self.rate)).astype(np.int64)
-        return select(costs.ravel(), self.rate, concentrated=concentrated)
+        rate = self.rate / _PARTS
+        costs = _PARTS * costs + np.rint(nats / float(rate)).astype(np.int64)
+        return select(costs.ravel(), rate, concentrated=concentrated)
 
     def _side(self, beyond: IntArray, side: Sides) -> IntArray:
         """Nothing but the first distance is there to choose from on a side that is not sought."""
