@@ -50,7 +50,7 @@ class Effort:
 
     main: int = 200
     other: int = 60
-    laws: int = 1000
+    laws: int = 500
 
 
 QUICK = Effort(main=20, other=10, laws=10)
