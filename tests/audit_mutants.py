@@ -478,7 +478,7 @@ MUTANTS = [
         name="bounds by total one way whatever the relation",
         broken=one_way_whatever_the_relation("tail_search"),
         audit=FEW,
-        pairs=16,
+        pairs=40,
     ),
     Mutant(name="cap ignored in the weight", broken=cap_ignored_in_the_weight, audit=CAPPED, pairs=6),
     Mutant(

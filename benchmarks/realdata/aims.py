@@ -186,7 +186,8 @@ def _hindsight(rows: Sequence[Measured], where: str) -> Verdict:
         found=f"{len(rows) - len(above)} of {len(rows)} cases at most 3; largest {_largest(row.ratio for row in rows)}",
         met=len(above) <= len(rows) / 10 and all(row.ratio <= LARGEST_RATIO for row in rows),
         misses=[
-            f"{_table(row)}{'' if row.epsilon == 1 else f', epsilon = {row.epsilon:g}'}: {row.ratio:.2f}"
+            f"{_table(row)}{'' if row.epsilon == 1 else f', epsilon = {row.epsilon:g}'}: "
+            + (f"{row.ratio:.2f}" if row.released else "refused")
             for row in above
         ],
     )

@@ -26,8 +26,9 @@ def law_section(results: Results) -> str:
     ):
         parts.append(f"### {title}")
         for relation in RELATIONS:
-            parts.append(f"**{relation[0].upper()}{relation[1:]}**")
-            parts.append(_law_table(results, relation, chosen))
+            if any(row.neighbors == relation and chosen(LAWS[row.law]) for row in results.laws):
+                parts.append(f"**{relation[0].upper()}{relation[1:]}**")
+                parts.append(_law_table(results, relation, chosen))
     parts += ["### Shifted and scaled", _PLACES, _place_table(results)]
     parts += ["### Three columns", _columns(results)]
     return "\n\n".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -149,39 +150,39 @@ def write_page(path: Path, results: Results, *, revision: str) -> None:
     at_one = results.measured(epsilon=1.0)
     other = [row.runs for row in results.measured() if row.epsilon != 1.0]
     runs = sorted({row.runs for row in results.laws})
-    path.write_text(
-        PAGE.format(
-            n_tables=len(results.facts),
-            met=sum(verdict.word == "met" for verdict in judged),
-            all=len(judged),
-            summary=_summary(judged),
-            misses=_misses(judged),
-            unjudged="\n".join(f"- {sentence}" for sentence in not_judged(results)),
-            revision=revision,
-            enough=ENOUGH_USERS,
-            facts=facts_table(results),
-            ratio_plot=RATIO,
-            coverage_plot=COVERAGE,
-            epsilon_plot=EPSILON,
-            main=main_table(results),
-            ratios=ratio_table(results),
-            rmses=rmse_table(results),
-            replaced=replace_table(results),
-            methods=methods_table(results),
-            range=RANGE,
-            delta=DELTA,
-            beta=BETA,
-            steps=_either(STEPS),
-            quantiles=_either(QUANTILES),
-            laws=law_section(results),
-            far=FAR,
-            runs=at_one[0].runs,
-            other=other[0],
-            law_runs=_either(runs),
-            within=TRUTH_WITHIN,
-            sizes=_either([f"{size:,}" for size in SIZES], "and"),
-        )
+    text = PAGE.format(
+        n_tables=len(results.facts),
+        met=sum(verdict.word == "met" for verdict in judged),
+        all=len(judged),
+        summary=_summary(judged),
+        misses=_misses(judged),
+        unjudged="\n".join(f"- {sentence}" for sentence in not_judged(results)),
+        revision=revision,
+        enough=ENOUGH_USERS,
+        facts=facts_table(results),
+        ratio_plot=RATIO,
+        coverage_plot=COVERAGE,
+        epsilon_plot=EPSILON,
+        main=main_table(results),
+        ratios=ratio_table(results),
+        rmses=rmse_table(results),
+        replaced=replace_table(results),
+        methods=methods_table(results),
+        range=RANGE,
+        delta=DELTA,
+        beta=BETA,
+        steps=_either(STEPS),
+        quantiles=_either(QUANTILES),
+        laws=law_section(results),
+        far=FAR,
+        runs=at_one[0].runs,
+        other=other[0],
+        law_runs=_either(runs),
+        within=TRUTH_WITHIN,
+        sizes=_either([f"{size:,}" for size in SIZES], "and"),
     )
+    # What was always refused has no error.
+    path.write_text(re.sub(r"\| \**nan%?\** (?=\|)", "| - ", text))
 
 
 def _either(values: Sequence[object], word: str = "or") -> str:
