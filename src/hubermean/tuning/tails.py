@@ -29,7 +29,7 @@ _PER_OCTAVE = 4
 DISTANCES: Floats = np.exp2(np.arange(STEPS) / _PER_OCTAVE)
 """The public grid of distances from the center, in units of the scale."""
 
-# Tuned with `benchmarks/realdata` on the laws that its page names, 300 to 10,000 users.
+# Tuned on the laws and tables that docs/realdata.md names as such, 300 to 10,000 users.
 _NATS_PER_RANK, _FEW_POWER = 6.0, 0.4  # fewer for fewer than 1,000 users per unit of epsilon
 _LARGEST_RANK, _LARGEST_TAIL = 0.06, 0.3  # of the users, and of those beyond the scale
 _NATS_BEYOND = 1.5  # so many more users lie beyond what is found, on average
