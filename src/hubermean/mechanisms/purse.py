@@ -1,4 +1,4 @@
-"""In which currency `adaptive` books what its steps spend: pure epsilon, or concentrated privacy where many steps add up.
+"""The unit in which `adaptive` accounts for its steps: pure epsilon, or concentrated privacy where many steps add up.
 
 Losses of many small steps add up more slowly in concentrated privacy, and Gaussian noise is paid for in it; for one
 column or two pure epsilon goes further. Proof: proofs/adaptive.md, Theorem 1.
