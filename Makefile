@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH := PYTHONPATH=$(CURDIR)/benchmarks $(BIN)/python
 # An environment variable, so that pip also pins what builds the package.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo postgres java test test-all check bench bench-all environments accuracy realdata peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
+.PHONY: help demo postgres java test test-all check bench bench-all environments accuracy realdata figure peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -34,48 +35,52 @@ check: $(READY)  ## format, lint, types, and who may import what
 	$(BIN)/lint-imports
 
 bench: $(READY) environments  ## speed beside plain DuckDB, growth, other libraries, rough accuracy and scaling; short
-	$(BIN)/python benchmarks/suite.py --quick
-	$(BIN)/python benchmarks/location.py
-	$(BIN)/python benchmarks/noise.py
-	$(BIN)/python benchmarks/ledger.py
-	$(BIN)/python benchmarks/accuracy.py --quick
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --quick
+	$(BENCH) -m speed.suite --quick
+	$(BENCH) -m speed.huber_location
+	$(BENCH) -m speed.noise
+	$(BENCH) -m speed.ledger
+	$(BENCH) -m accuracy.run --quick
+	OPENBLAS_NUM_THREADS=1 $(BENCH) -m scaling.run --quick
 
 bench-all: $(READY) environments  ## speed, growth and other libraries at full size, into benchmarks/RESULTS.md; hours
-	$(BIN)/python benchmarks/suite.py --write benchmarks/RESULTS.md
+	$(BENCH) -m speed.suite --write benchmarks/RESULTS.md
 
 environments: java  ## an environment for each other library; what cannot be made is left out
-	-@$(PYTHON) benchmarks/peer_runners/make_environments.py
+	-@$(PYTHON) benchmarks/peers/runners/make_environments.py
 
-accuracy: $(READY)  ## error beside the non-private mean's, into docs/accuracy.md; half an hour
-	$(BIN)/python benchmarks/accuracy.py --markdown docs/accuracy.md
+accuracy: $(READY)  ## error beside the non-private mean's, into docs/evidence/accuracy.md; half an hour
+	$(BENCH) -m accuracy.run --markdown docs/evidence/accuracy.md
 
-realdata: $(READY)  ## real tables and simulated laws with defaults only, into docs/realdata.md; a quarter of an hour
-	OPENBLAS_NUM_THREADS=1 PYTHONPATH=benchmarks $(BIN)/python -m realdata --markdown docs/realdata.md --images docs/img
+realdata: $(READY)  ## real tables and simulated laws with defaults only, into docs/evidence/realdata.md; a quarter of an hour
+	OPENBLAS_NUM_THREADS=1 $(BENCH) -m realdata --markdown docs/evidence/realdata.md --images docs/img
+	$(BENCH) -m realdata.plots docs/evidence/realdata.md docs/img/comparison.svg
+
+figure: $(READY)  ## the figure of the README, drawn from docs/evidence/realdata.md
+	$(BENCH) -m realdata.plots docs/evidence/realdata.md docs/img/comparison.svg
 
 hostile: $(READY)  ## what hostile users can do, into docs/img/hostile.svg
-	$(BIN)/python benchmarks/hostile.py --plot docs/img/hostile.svg
+	$(BENCH) -m accuracy.hostile --plot docs/img/hostile.svg
 
-scaling: $(READY)  ## time and memory against users and columns, into docs/scaling.md
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/scaling.py --markdown docs/scaling.md --plot docs/img/scaling.svg
+scaling: $(READY)  ## time and memory against users and columns, into docs/evidence/scaling.md
+	OPENBLAS_NUM_THREADS=1 $(BENCH) -m scaling.run --markdown docs/evidence/scaling.md --plot docs/img/scaling.svg
 
-timing: $(READY)  ## what the time of a release tells about the data, into docs/timing.md; five minutes
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/timing.py --markdown docs/timing.md
+timing: $(READY)  ## what the time of a release tells about the data, into docs/evidence/timing.md; five minutes
+	OPENBLAS_NUM_THREADS=1 $(BENCH) -m speed.timing --markdown docs/evidence/timing.md
 
-experiments: $(READY)  ## the paper's figures, every method, into experiments/; about an hour, and goes on after a stop
-	$(BIN)/hubermean reproduce --out experiments
+experiments: $(READY)  ## the paper's figures, every method, into experiments/results; about an hour, and goes on after a stop
+	$(BIN)/hubermean reproduce --out experiments/results
 
 screenshots: $(READY)  ## pictures of example reports into docs/img; needs Chromium
 	$(BIN)/python docs/tools/screenshots.py
 
-peers: $(READY) environments  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/peers.md; half an hour
-	$(BIN)/python benchmarks/peers.py --markdown docs/peers.md
+peers: $(READY) environments  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/evidence/peers.md; half an hour
+	$(BENCH) -m peers.run --markdown docs/evidence/peers.md
 
 groups: $(READY)  ## 10,000 private means beside DuckDB's grouped average, in one process
-	$(BIN)/python benchmarks/groups.py
+	$(BENCH) -m speed.groups
 
-gallery: $(READY)  ## the figures of docs/gallery.md, into docs/img/
-	$(BIN)/python benchmarks/gallery.py docs/img
+gallery: $(READY)  ## the figures of docs/evidence/gallery.md, into docs/img/
+	$(BENCH) -m accuracy.gallery docs/img
 
 tutorial: $(READY)  ## what the examples of the documentation print, into its pages
 	$(BIN)/python docs/tools/run_examples.py --write
@@ -96,10 +101,10 @@ wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build
 
 clean:  ## remove what make made
-	rm -rf $(VENV) dist build site demo-data benchmarks/data benchmarks/peer_runners/.venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist build site demo-data benchmarks/data benchmarks/peers/runners/.venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hubermean needs Python 3.11 or newer; set PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -e '.[dev]' -e experiments
 	@touch $@

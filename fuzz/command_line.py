@@ -41,12 +41,12 @@ _FLAGS = {
             "--bounds",
         ),
         *(
-            "--record-cap",
+            "--max-records",
             "--threshold",
             "--scale",
             "--radius",
             "--hostile",
-            "--users",
+            "--n-users",
             "--resolution",
             "--non-finite",
         ),
@@ -73,13 +73,13 @@ _FLAGS = {
             "--keys",
             "--max-groups",
             "--neighbors",
-            "--record-cap",
+            "--max-records",
         ),
         *("--memory-limit", "--threads", "--engine", "--report", "--json", "--quiet", "--user", "--epsilon"),
     ),
     "plan": (
         *("--delta", "--columns", "--scale", "--threshold", "--radius", "--bounds", "--per", "--neighbors"),
-        *("--record-cap", "--json", "--quiet", "--users", "--epsilon"),
+        *("--max-records", "--json", "--quiet", "--n-users", "--epsilon"),
     ),
     "check": ("--user", "--value", "--json"),
 }
@@ -110,7 +110,7 @@ _WORDS = (
         "replace-user",
         "add-remove",
         "clipped",
-        "exact",
+        "inverse-sensitivity",
         "adaptive",
         "drop",
         "1GB",
@@ -155,7 +155,7 @@ _WORDS = (
 _BASE = {
     "release": ("--user", "u", "--value", "v", "--epsilon", "1"),
     "count": ("--user", "u", "--epsilon", "1"),
-    "plan": ("--users", "1000", "--epsilon", "1"),
+    "plan": ("--n-users", "1000", "--epsilon", "1"),
     "check": (),
 }
 _WRITTEN = 74  # released and printed, but the report could not be written
@@ -173,7 +173,7 @@ def check_command(draw: Draw, folder: Path) -> None:
     if draw.below(8) != 7:
         words += [hostile if word == "v" else word for word in _BASE[command]]
     if command == "release" and draw.below(4):
-        words += ["--bounds", "-5", "5", "--record-cap", "3"]
+        words += ["--bounds", "-5", "5", "--max-records", "3"]
     for _ in range(draw.below(7)):
         flag = draw.pick(_FLAGS[command])
         words.append(flag)

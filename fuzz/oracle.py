@@ -1,4 +1,4 @@
-"""What ingest must make of a value, in plain Python: the rules of docs/special-values.md as fractions."""
+"""What ingest must make of a value, in plain Python: the rules of docs/reference/input-data.md as fractions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hubermean.group_table import GroupTable
+from hubermean.data.group_table import GroupTable
+from hubermean.data.user_table import UserTable
 from hubermean.ingest.identity import identity_text
-from hubermean.user_table import UserTable
 
 Sums = list[tuple[tuple[Fraction, ...], int, int]]
 """Of each user: a sum per column, usable records, records. In an order of its own."""

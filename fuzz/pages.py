@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from fuzz.violation import require
-from hubermean.release import Release
-from hubermean.report import page
+from hubermean.report.page import page
+from hubermean.types.release import Release
 
 _VOID = frozenset({"meta", "link"})
 _LINKS = {"href", "src", "action", "formaction", "xlink:href", "data", "srcset"}

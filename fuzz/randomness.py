@@ -10,8 +10,8 @@ from unittest import mock
 
 import numpy as np
 
-from hubermean import api
-from hubermean.noise.insecure import InsecureSeededNoise
+from hubermean import _api as api
+from hubermean.noise.seeded import InsecureSeededNoise
 
 
 class CountedNoise:

@@ -11,8 +11,8 @@ import hubermean as hm
 from fuzz.pages import check_page
 from fuzz.randomness import CountedNoise
 from fuzz.violation import require
-from hubermean.release import Release
-from hubermean.release_table import ReleaseTable
+from hubermean.types.release import Release
+from hubermean.types.release_table import ReleaseTable
 
 
 def check_release(release: Any, noise: CountedNoise, *, hidden: Iterable[str] = ()) -> None:

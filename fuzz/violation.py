@@ -1,4 +1,4 @@
-"""What is promised about errors, and the exception that says that a promise was broken."""
+"""What is guaranteed about errors, and the exception that says that a guarantee was broken."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ _ENGINES = ("duckdb", "_duckdb", "pyarrow", "polars", "pandas")
 
 
 class Violation(AssertionError):  # noqa: N818 - not an error of the program's
-    """A promise about hostile input was broken."""
+    """A guarantee about hostile input was broken."""
 
 
-def require(holds: bool, promise: str) -> None:
+def require(holds: bool, guarantee: str) -> None:
     if not holds:
-        raise Violation(promise)
+        raise Violation(guarantee)
 
 
 def result_or_refusal(work: Callable[[], T], *, hidden: Iterable[str] = ()) -> T | None:
-    """What `work` gives, or None where it refused in the way that is promised; whatever else it raises passes through.
+    """What `work` gives, or None where it refused in the way that is guaranteed; whatever else it raises
+    passes through.
 
     `hidden` are texts of the data, which no message may hold.
     """

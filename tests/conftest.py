@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import hubermean as hm
-from damaged_ledgers import filled
-from hubermean import api
-from hubermean.noise.insecure import InsecureSeededNoise
-from postgres_server import Server, running_server
-from spark_sessions import running_spark
+from helpers.damaged_ledgers import filled
+from helpers.postgres_server import Server, running_server
+from helpers.spark_sessions import running_spark
+from hubermean import _api as api
+from hubermean.noise.seeded import InsecureSeededNoise
 
 
 @pytest.fixture

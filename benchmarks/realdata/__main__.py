@@ -1,6 +1,6 @@
-"""Measure, and write the page docs/realdata.md with its plots.
+"""Measure, and write the page docs/evidence/realdata.md with its plots.
 
-    PYTHONPATH=benchmarks python -m realdata [--quick] [--part tables ...] [--json FILE] [--markdown docs/realdata.md]
+    PYTHONPATH=benchmarks python -m realdata [--quick] [--part tables ...] [--json FILE] [--markdown PAGE]
 
 One process per core. Noise comes from a seeded generator, so the page is the same for the same code. Parts that are
 not measured are taken from the file of `--json`, where it has them.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from page import number
+from common.page import number
 from realdata.law_runs import LawResult
 from realdata.laws import LAWS, NEVER_TUNED_ON
 from realdata.releases import EPSILONS, Measured
@@ -143,7 +143,7 @@ def _other_law_verdicts(rows: Sequence[LawResult]) -> list[Verdict]:
         ),
         Verdict(
             aim="median width at most 1.6 (n = 1,000) and 1.45 (n = 10,000) times that of an interval that knows "
-            "the spread of releases",
+            "the standard deviation of releases",
             found=f"largest {_largest(row.width for row in wide if row.users == 1_000)} and "
             f"{_largest(row.width for row in wide if row.users == 10_000)}",
             misses=[f"{_case(row)}: {row.width:.2f}" for row in wide if row.width > WIDTHS[row.users]],
@@ -266,8 +266,8 @@ def not_judged(results: Results) -> list[str]:
             falls[f"{name}, per {per}"] = (own, best)
     slow = min(falls, key=lambda name: falls[name][0])
     return [
-        "*Laws that constants were tuned on, beyond the same limits*: " + "; ".join(tuned_on) + ".",
-        "*Laws excepted from the aim on coverage*: " + "; ".join(excepted) + ".",
+        "*Distributions that constants were tuned on, beyond the same limits*: " + "; ".join(tuned_on) + ".",
+        "*Distributions excepted from the aim on coverage*: " + "; ".join(excepted) + ".",
         f"*Tables with fewer than {ENOUGH_USERS:,} users*: " + "; ".join(few) + ".",
         f"*Smallest fall of RMSE from epsilon = {EPSILONS[0]:g} to {EPSILONS[-1]:g}*: {slow}, by a factor of "
         f"{falls[slow][0]:.1f}, hindsight's by {falls[slow][1]:.0f}.",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hubermean.mechanisms.protocol import Outcome
-from hubermean.noise.insecure import InsecureSeededNoise
-from ratios import paired_ratio
+from common.ratios import paired_ratio
+from hubermean.mechanisms.base import Outcome
+from hubermean.noise.seeded import InsecureSeededNoise
 from realdata.laws import LAWS, SimulatedLaw
 from realdata.releases import intervals, release_often, share_warned
 from realdata.tables import Floats

@@ -1,28 +1,28 @@
-"""Tables of docs/realdata.md on simulated laws."""
+"""Tables of docs/evidence/realdata.md on simulated laws."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from page import number, table_heading, table_line
+from common.page import number, table_heading, table_line
 from realdata.aims import LEAST_COVERAGE, WIDTHS, plain, ratio_aim
 from realdata.law_runs import LawResult
 from realdata.laws import LAWS, NEVER_TUNED_ON, TUNED_ON, SimulatedLaw
 from realdata.releases import RELATIONS
 from realdata.results import Results
 
-_WORDS = ("law", "tail", "place", "relation")
+_WORDS = ("distribution", "tail", "place", "relation")
 _HEADINGS = (
-    "law", "tail", "users", "released", "ratio", "aim", "medians", "far", "coverage", "width", "warned",
+    "distribution", "tail", "users", "released", "ratio", "aim", "medians", "far", "coverage", "width", "warned",
 )  # fmt: skip
 
 
 def law_section(results: Results) -> str:
     parts = []
     for title, chosen in (
-        ("Laws that no constant was tuned on", lambda law: law in NEVER_TUNED_ON),
-        ("Laws that constants were tuned on", lambda law: law in TUNED_ON),
+        ("Distributions that no constant was tuned on", lambda law: law in NEVER_TUNED_ON),
+        ("Distributions that constants were tuned on", lambda law: law in TUNED_ON),
     ):
         parts.append(f"### {title}")
         for relation in RELATIONS:
@@ -71,7 +71,7 @@ def _bold(text: str, when: bool) -> str:
 def _place_table(results: Results) -> str:
     places = list(dict.fromkeys(row.place for row in results.places))
     headings = (
-        "law",
+        "distribution",
         *(f"ratio, {place}" for place in places),
         *(f"coverage, {place}" for place in places),
         "least released",
@@ -103,5 +103,5 @@ def _columns(results: Results) -> str:
         )
         for row in results.columns
     ]
-    headings = ("law", "relation", "users", "delta", "data sets", "released", "ratio")
+    headings = ("distribution", "relation", "users", "delta", "data sets", "released", "ratio")
     return "\n".join([*table_heading(headings, left=_WORDS), *map(table_line, rows)])

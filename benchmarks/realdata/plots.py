@@ -1,8 +1,12 @@
-"""The plots of docs/realdata.md."""
+"""The plots of docs/evidence/realdata.md, and the figure of the README.
+
+python -m realdata.plots docs/evidence/realdata.md docs/img/comparison.svg    # the figure alone; make figure
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -10,12 +14,18 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from figures import BLUE, GREY, ORANGE, RED, STYLE, save
+from common.figures import BLUE, GREY, ORANGE, RED, STYLE, save
 from realdata.releases import EPSILONS, Measured
 from realdata.results import ENOUGH_USERS, Results
 
 RATIO, COVERAGE, EPSILON = "realdata-hindsight.svg", "realdata-coverage.svg", "realdata-epsilon.svg"
 _KINDS = (("user", BLUE, "o"), ("record", ORANGE, "D"))
+_OURS = "adaptive"
+_OPENDP = {
+    "OpenDP, bounds x 1": ("#9a9a9a", "exactly right bounds"),
+    "OpenDP, bounds x 3": (ORANGE, "bounds 3 times too wide"),
+    "OpenDP, bounds x 10": (RED, "bounds 10 times too wide"),
+}
 
 
 def draw_all(folder: Path, results: Results) -> None:
@@ -137,3 +147,86 @@ def _by_epsilon(results: Results) -> plt.Figure:
     figure.supxlabel("epsilon", fontsize=10.5)
     figure.supylabel("RMSE, in percent of the mean", fontsize=10.5)
     return figure
+
+
+def errors_by_table(page: str) -> dict[str, dict[str, float]]:
+    """Return the RMSE in percent of the mean, by table and method, from the page's table of other methods."""
+    lines = iter(page.splitlines())
+    header = next(line for line in lines if line.startswith("|") and "OpenDP, bounds x 1 " in line)
+    methods = [cell.strip() for cell in header.strip("|").split("|")][1:]
+    next(lines)  # the line of dashes
+    errors = {}
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        name, *cells = (cell.strip(" *") for cell in line.strip("|").split("|"))
+        errors[name] = {
+            method: float(cell.rstrip("%")) for method, cell in zip(methods, cells, strict=True) if cell
+        }
+    return errors
+
+
+def draw_comparison(page: Path, picture: Path) -> None:
+    """Draw hubermean with defaults only beside OpenDP with bounds 1, 3 and 10 times the right ones."""
+    with plt.rc_context(STYLE):
+        save(_comparison(errors_by_table(page.read_text())), picture)
+
+
+def _comparison(errors: Mapping[str, Mapping[str, float]]) -> plt.Figure:
+    names = sorted(errors, key=lambda name: errors[name][_OURS])
+    rows = range(len(names))
+    figure, axis = plt.subplots(figsize=(8.4, 4.7), layout="constrained")
+    for row, name in zip(rows, names, strict=True):
+        others = [errors[name][method] for method in _OPENDP]
+        axis.plot([min(others), max(others)], [row, row], color="#d5d5d5", linewidth=1.6, zorder=1)
+    for method, (color, words) in _OPENDP.items():
+        axis.scatter(
+            [errors[name][method] for name in names],
+            rows,
+            s=30,
+            color=color,
+            zorder=2,
+            label=f"OpenDP, {words}",
+        )
+    axis.scatter(
+        [errors[name][_OURS] for name in names],
+        rows,
+        s=62,
+        color=BLUE,
+        marker="D",
+        edgecolor="white",
+        linewidth=0.8,
+        zorder=3,
+        label="hubermean, no bounds given",
+    )
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(FixedLocator([0.01, 0.1, 1.0, 10.0]))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    axis.set_yticks(rows, names, fontsize=9.5)
+    axis.set_ylim(-0.7, len(names) - 0.3)
+    axis.grid(axis="y", visible=False)
+    axis.spines["left"].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlabel("Root mean squared error, percent of the mean (epsilon = 1)")
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(
+        handles[-1:] + handles[:-1],
+        labels[-1:] + labels[:-1],
+        loc="outside upper left",
+        ncols=2,
+        frameon=False,
+    )
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw the figure of the README from the page of real data.")
+    parser.add_argument("page", type=Path, help="docs/evidence/realdata.md")
+    parser.add_argument("picture", type=Path, help="where the figure goes")
+    options = parser.parse_args()
+    draw_comparison(options.page, options.picture)
+
+
+if __name__ == "__main__":
+    main()

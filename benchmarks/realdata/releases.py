@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError, NotReleased
-from hubermean.mechanisms import Adaptive
-from hubermean.mechanisms.protocol import Outcome, Prepared, PublicFacts, Request
-from hubermean.noise.insecure import InsecureSeededNoise
-from hubermean.relations import Neighbors
-from hubermean.user_table import UserTable
+from hubermean.mechanisms.adaptive.mechanism import Adaptive
+from hubermean.mechanisms.base import Outcome, Prepared
+from hubermean.noise.seeded import InsecureSeededNoise
+from hubermean.types.request import Neighbors, PublicFacts, Request
 from realdata.hindsight import best_error
 from realdata.tables import Floats, UserSums
 

@@ -1,11 +1,11 @@
-"""Tables of docs/realdata.md on real tables."""
+"""Tables of docs/evidence/realdata.md on real tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from page import table_heading, table_line
+from common.page import table_heading, table_line
 from realdata.aims import USUAL_RATIO, honest
 from realdata.releases import EPSILONS, Measured
 from realdata.results import ENOUGH_USERS, Results

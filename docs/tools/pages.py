@@ -24,10 +24,11 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 OUTSIDE = [
     *sorted(ROOT.glob("proofs/*.md")),
-    *sorted(ROOT.glob("experiments/*.md")),
-    *sorted(ROOT.glob("experiments/*.svg")),
+    *sorted(ROOT.glob("experiments/results/*.md")),
+    *sorted(ROOT.glob("experiments/results/*.svg")),
     ROOT / "benchmarks" / "RESULTS.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
 ]
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")

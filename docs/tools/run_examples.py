@@ -3,15 +3,15 @@
     python docs/tools/run_examples.py             # exit code 1 and a difference where a page is out of date
     python docs/tools/run_examples.py --write     # put what was printed into the pages: `make tutorial`
 
-Pages are those of docs/ that hold blocks of these languages:
+The pages are README.md, CONTRIBUTING.md and all pages of docs/ that hold blocks of these languages:
 
-- `console`: shell commands after `$ `, with their output. They run in bash, in a folder with the demo's data.
+- `console`: shell commands after `$ `, with their output. They run in bash, in a folder with the demo's data; a command
+  that starts with `python scripts/` runs in the root of the repository.
 - `pycon`: Python after `>>> `, with its output; one session per page.
-- `sh`: how to get the software and the data, from a clone. What is run is what those commands come to, given that
-  this environment exists already: the demo, for real.
+- `sh`: how to get the software and the data, from a clone. The environment exists already, so only the demo is run.
 
-Noise is fresh in every release, so two readers never see the same digits. Only here it is seeded, by the text of the
-example: the text can then be compared with the program, and changes when the program does.
+Releases draw fresh noise, so two readers never see the same digits. Here noise is seeded by the text of the example.
+The text can then be compared with the program, and changes when the program does.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def seed_noise(example: str) -> None:
     The methods of the source are replaced, not the source: releases look as they do with real noise, without the
     mark that a release with seeded noise carries.
     """
-    from hubermean.noise import SystemNoise
-    from hubermean.noise.insecure import InsecureSeededNoise
+    from hubermean.noise.seeded import InsecureSeededNoise
+    from hubermean.noise.system import SystemNoise
 
     seeded = InsecureSeededNoise(zlib.crc32(example.encode()))
     for name in ("discrete_laplace", "discrete_gaussian", "below", "choose", "permute_and_flip"):
@@ -63,8 +63,9 @@ def seed_noise(example: str) -> None:
 
 
 def pages() -> list[Path]:
-    """The pages of docs/ that hold examples."""
-    return [path for path in sorted((ROOT / "docs").rglob("*.md")) if BLOCK.search(path.read_text())]
+    """Return the pages that hold examples."""
+    candidates = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in candidates if BLOCK.search(path.read_text())]
 
 
 def renewed(text: str, folder: Path) -> str:
@@ -121,7 +122,7 @@ def _console(block: str, folder: Path) -> str:
         }
         done = subprocess.run(
             ["bash", "-c", command],
-            cwd=folder,
+            cwd=ROOT if command.startswith("python scripts/") else folder,
             env=environment,
             check=False,
             stdout=subprocess.PIPE,
@@ -163,9 +164,7 @@ class _Python:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the examples of the documentation.")
-    parser.add_argument(
-        "pages", nargs="*", type=Path, help="pages; all of docs/ that hold examples if left out"
-    )
+    parser.add_argument("pages", nargs="*", type=Path, help="pages; all that hold examples if left out")
     parser.add_argument("--write", action="store_true", help="renew the pages")
     given = parser.parse_args()
     out_of_date = []

@@ -41,11 +41,6 @@ def one_column() -> str:
     return report.page(release, source="trips.parquet")
 
 
-def two_columns() -> str:
-    release = hm.mean(example_trips(), user="rider_id", value=["fare", "minutes"], epsilon=1.0, delta=1e-6)
-    return report.page(release, source="trips.parquet")
-
-
 def groups() -> str:
     release = hm.mean(example_trips(), user="rider_id", value="fare", epsilon=1.0, delta=1e-6, by="city")
     return report.page(release, source="trips.parquet")
@@ -54,9 +49,7 @@ def groups() -> str:
 SHOTS = (
     Shot(name="report-light", page=one_column),
     Shot(name="report-dark", page=one_column, scheme=DARK),
-    Shot(name="report-columns", page=two_columns, top=620),
     Shot(name="report-groups", page=groups, top=900),
-    Shot(name="report-groups-dark", page=groups, scheme=DARK, top=900),
     Shot(name="report-phone", page=one_column, width=390, top=1200),
 )
 
@@ -115,7 +108,7 @@ def take_sheet(folder: Path) -> None:
 
 def save(picture: Image.Image, name: str) -> None:
     path = IMAGES / f"{name}.png"
-    # A palette makes small files; by coverage, so that colours of small areas are kept.
+    # A palette makes small files; by coverage, so that colors of small areas are kept.
     picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
         path, optimize=True
     )

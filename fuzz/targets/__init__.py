@@ -1,6 +1,6 @@
 """One module a target.
 
-Each has `check(data)`, which turns bytes into hostile input and raises where a promise is broken, and `seeds()`, the
+Each has `check(data)`, which turns bytes into hostile input and raises where a guarantee is broken, and `seeds()`, the
 inputs that fuzzing starts from; `DICTIONARY` may hold words that are worth inserting.
 """
 

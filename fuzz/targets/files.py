@@ -1,4 +1,4 @@
-"""Files of every kind: raw bytes, and valid files with edits. Refused, or read as docs/special-values.md says."""
+"""Files of every kind: raw bytes, and valid files with edits. Refused, or read as docs/reference/input-data.md says."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from fuzz.releases import check_release
 from fuzz.rows import MARK, VALUES, Rows
 from fuzz.surroundings import working_folder
 from fuzz.violation import is_foreign, require, result_or_refusal
-from hubermean.ingest import keys_from_file, user_table
-from hubermean.ingest.inspect import unsafe_inspection
+from hubermean.ingest.groups import read_group_keys
+from hubermean.ingest.inspection import unsafe_inspection
+from hubermean.ingest.reading import user_table
 
 DICTIONARY = (
     *(
@@ -105,7 +106,7 @@ def _used(path: Path, how: int, *, hidden: Iterable[str] = ()) -> None:
         case 3:
             result_or_refusal(lambda: unsafe_inspection(path, user="u", value=["v"]), hidden=hidden)
         case 4:
-            result_or_refusal(lambda: keys_from_file(str(path), ["u"]), hidden=hidden)
+            result_or_refusal(lambda: read_group_keys(str(path), ["u"]), hidden=hidden)
         case 5:
             query = "select u, try_cast(v as double) as v from t"
             result_or_refusal(

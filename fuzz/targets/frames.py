@@ -17,8 +17,8 @@ from fuzz.releases import check_release
 from fuzz.rows import MARK, VALUES, Rows
 from fuzz.surroundings import working_folder
 from fuzz.violation import is_foreign, require, result_or_refusal
-from hubermean.ingest import group_table, user_table
-from hubermean.ingest.inspect import unsafe_inspection
+from hubermean.ingest.inspection import unsafe_inspection
+from hubermean.ingest.reading import group_table, user_table
 
 DICTIONARY: tuple[bytes, ...] = ()
 RESOLUTIONS = (None, None, None, 0.5, 0.01, 4.0, 1e-18, 1e18, 3e-7)
@@ -166,7 +166,7 @@ def _without_noise(frame: Any, rows: Rows, rule: Rule, understood: bool) -> None
                 value="v",
                 epsilon=1,
                 bounds=(low, high),
-                record_cap=cap,
+                max_records=cap,
                 **rule.arguments,
             ),
             hidden=[MARK],
@@ -184,13 +184,25 @@ def _without_noise(frame: Any, rows: Rows, rule: Rule, understood: bool) -> None
 def _released(frame: Any, rows: Rows, draw: Draw) -> None:
     options: dict[str, Any] = draw.pick(
         (
-            {"bounds": (-10, 10), "record_cap": 2},
+            {"bounds": (-10, 10), "max_records": 2},
             {},
-            {"threshold": 2, "radius": 100, "record_cap": 2, "mechanism": "exact"},
-            {"threshold": 2, "radius": 100, "record_cap": 2, "mechanism": "smooth", "delta": 1e-5},
-            {"threshold": 2, "radius": 100, "record_cap": 2, "mechanism": "tested", "delta": 1e-5},
+            {"threshold": 2, "radius": 100, "max_records": 2, "mechanism": "inverse-sensitivity"},
+            {
+                "threshold": 2,
+                "radius": 100,
+                "max_records": 2,
+                "mechanism": "smooth-sensitivity",
+                "delta": 1e-5,
+            },
+            {
+                "threshold": 2,
+                "radius": 100,
+                "max_records": 2,
+                "mechanism": "propose-test-release",
+                "delta": 1e-5,
+            },
             {"threshold": 2, "radius": 100, "per": "user", "mechanism": "winsorized"},
-            {"bounds": (-10, 10), "record_cap": 2, "by": "g", "delta": 1e-3},
+            {"bounds": (-10, 10), "max_records": 2, "by": "g", "delta": 1e-3},
             {"by": "g", "delta": 1e-3},
             {"bounds": (-10, 10), "per": "user", "by": "g", "keys": [1, 2], "max_groups": 2},
         )
@@ -209,7 +221,7 @@ def _counted(frame: Any, draw: Draw) -> None:
     options: dict[str, Any] = draw.pick(
         (
             {},
-            {"of": "records", "record_cap": 2},
+            {"of": "records", "max_records": 2},
             {"of": "records"},
             {"by": "g", "delta": 0.01},
             {"value": "v"},

@@ -23,11 +23,11 @@ from fuzz.randomness import CountedNoise, drawn_from
 from fuzz.releases import check_release
 from fuzz.surroundings import working_folder
 from fuzz.violation import Violation, require, result_or_refusal
-from hubermean.ledger import Dataset
+from hubermean.ledger.dataset import Dataset
 from hubermean.ledger.entries import GENESIS, Entry
-from hubermean.ledger.export import exported
 from hubermean.ledger.sqlite_store import _VERSIONS, APPLICATION
-from hubermean.report import ledger_page
+from hubermean.report.ledger_export import export_ledger
+from hubermean.report.ledger_page import ledger_page
 
 DICTIONARY = (
     b"SQLite format 3\0",
@@ -99,7 +99,7 @@ def _show(place: Path, *, as_written: bool) -> None:
 def _export(place: Path, *, as_written: bool) -> None:
     def page() -> str:
         with hm.Ledger(place) as ledger:
-            content = exported(ledger)
+            content = export_ledger(ledger)
             json.dumps(content, allow_nan=False)
             return ledger_page(content)
 
@@ -133,12 +133,12 @@ def _release(place: Path, *, as_written: bool) -> None:
             continue
         entry = entries[receipt.entry]
         if receipt.again:
-            require(entry.is_whole and entry.kind == "released", "what is given again is recorded")
+            require(entry.is_intact and entry.kind == "released", "what is given again is recorded")
         else:
             check_release(release, noise)
             # Where it could not be recorded, the receipt is about the charge.
             charge = entry if entry.kind == "charged" else entries[entry.content["charge"]]
-            require(entry.is_whole and charge.is_whole, "a release is recorded")
+            require(entry.is_intact and charge.is_intact, "a release is recorded")
             require(charge.kind == "charged", "a release is charged")
         require(dataset.spent.within(dataset.limit), "no more is spent than the total")
 
@@ -216,7 +216,7 @@ def _page_elements() -> frozenset[Element]:
             place = Path(folder) / f"{number}.sqlite"
             place.write_bytes(content)
             with hm.Ledger(place) as ledger:
-                found |= set(Skeleton(ledger_page(exported(ledger))).elements)
+                found |= set(Skeleton(ledger_page(export_ledger(ledger))).elements)
     return frozenset(found)
 
 

@@ -21,8 +21,8 @@ from fuzz.randomness import CountedNoise, drawn_from
 from fuzz.releases import check_release
 from fuzz.surroundings import working_folder
 from fuzz.violation import require, result_or_refusal
-from hubermean.release import Release
-from hubermean.release_table import ReleaseTable
+from hubermean.types.release import Release
+from hubermean.types.release_table import ReleaseTable
 
 DICTIONARY = (
     *(
@@ -53,8 +53,8 @@ DICTIONARY = (
 )
 _ENOUGH: tuple[dict[str, Any], ...] = (
     {},
-    {"bounds": (-5, 5), "record_cap": 3},
-    {"threshold": 2, "radius": 100, "record_cap": 3},
+    {"bounds": (-5, 5), "max_records": 3},
+    {"threshold": 2, "radius": 100, "max_records": 3},
     {"per": "user", "bounds": (-5, 5)},
     {"per": "user", "threshold": 2, "radius": 100, "delta": 1e-6},
 )
@@ -78,7 +78,7 @@ _KNOWN = (
     "neighbors",
     "mechanism",
     "bounds",
-    "record_cap",
+    "max_records",
     "threshold",
     "scale",
     "radius",
@@ -118,7 +118,7 @@ def _count(draw: Draw, folder: Path) -> None:
         "keys",
         "max_groups",
         "neighbors",
-        "record_cap",
+        "max_records",
         "user",
         "threads",
         "engine",

@@ -97,7 +97,7 @@ def check(data: bytes) -> None:
         ledger = result_or_refusal(lambda: hm.Ledger(text), hidden=[_PASSWORD])
         if ledger is None:
             return
-        shown = f"{ledger!r} {ledger.place}"
+        shown = f"{ledger!r} {ledger.location}"
         require(_PASSWORD not in shown or "://" not in text, "a password is not shown")
         if "://" not in text:
             _use_file(ledger, text, folder)

@@ -21,10 +21,11 @@ from fuzz.randomness import CountedNoise, drawn_from
 from fuzz.releases import check_release
 from fuzz.surroundings import SECRET, VARIABLE, holds_secret, working_folder
 from fuzz.violation import Violation, require, result_or_refusal
-from hubermean.ingest import user_table
-from hubermean.ingest.duckdb_source import open_source
-from hubermean.ingest.engine import Limits, Roles
-from hubermean.ingest.session import quietly
+from hubermean.ingest.duckdb.source import open_source
+from hubermean.ingest.engine import mask_engine_errors
+from hubermean.ingest.reading import user_table
+from hubermean.ingest.schema import ColumnRoles
+from hubermean.types.options import EngineOptions
 
 CELL = "Zq7cell"
 _USERS = ("a", "a", "b", None, CELL)
@@ -161,7 +162,7 @@ def _refused_or_run(query: str, named: Any, how: int) -> None:
         with drawn_from(CountedNoise()) as noise:
             release = result_or_refusal(
                 lambda: hm.mean(
-                    made, user=user, value=value, epsilon=1, bounds=(-9, 9), record_cap=2, memory_limit="1GB"
+                    made, user=user, value=value, epsilon=1, bounds=(-9, 9), max_records=2, memory_limit="1GB"
                 ),
                 hidden=hidden,
             )
@@ -175,15 +176,15 @@ def _refused_or_run(query: str, named: Any, how: int) -> None:
 
 def _looked_at(query: Any) -> list[str]:
     """The names of the columns that a query gives; what it gives is searched for what only canaries hold."""
-    with open_source(query, Roles(users=()), Limits(memory_limit="1GB", threads=1)) as source:
+    with open_source(query, ColumnRoles(users=()), EngineOptions(memory_limit="1GB", threads=1)) as source:
         names = list(source.schema.types)
         notice(" ".join(map(str, source.schema.types.values())))
 
         def found() -> list[tuple[Any, ...]]:
-            with source.opened() as opened:
+            with source.open() as opened:
                 return opened.run(f"SELECT * FROM {opened.name} LIMIT {_MOST_ROWS}").fetchall()
 
-        rows = quietly(found, "cannot be run")
+        rows = mask_engine_errors(found, "cannot be run")
     text = repr((names, rows))
     if holds_secret(text) or "root:x:0" in text:
         quoted = SECRET in query.query or "root:x:0" in query.query

@@ -2,27 +2,60 @@
 
     HubermeanError            base; never raised itself
     ├── InputError            bad input: a parameter, a file or a column (exit code 2)
-    ├── NotReleased           a mechanism's own private test said no (exit code 1)
+    ├── NotReleased           a mechanism's private test decided against a release (exit code 1)
     ├── BudgetExhausted       a data set has too little budget left (exit code 3)
     ├── LedgerUnavailable     a ledger cannot be read or written now (exit code 2)
-    └── LedgerDamaged         a ledger is not as it was written (exit code 5)
+    └── LedgerDamaged         a ledger was changed after it was written (exit code 5)
 
-A message is one sentence that says what to do next. It is made of parameters and schema only: never of a
-user's value, nor of any statistic that did not pass a private mechanism.
+A message says what happened and what to do. It quotes parameters and the schema only, never a user's value or an
+unreleased statistic. Parameters are mentioned by `parameter`, so that the command line can print its options instead.
 """
 
 from __future__ import annotations
 
-from numbers import Real
+from collections.abc import Callable
+
+_BEGIN, _END = "\x02", "\x03"  # around a parameter that a message mentions
 
 
 class HubermeanError(Exception):
-    """Base of every error raised on purpose; `exit_code` is what the command line returns for it."""
+    """Base of every error raised on purpose; `exit_code` is what the command line returns for it.
+
+    Attributes:
+        message: the message, with parameters as `parameter` marks them; `str(error)` has them as Python writes them.
+    """
 
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        self.message = message
+        super().__init__(self.spelled(lambda name, value: f"{name}={value}" if value else name))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters that the message mentions."""
+        return tuple(piece.partition(_END)[0].partition("=")[0] for piece in self.message.split(_BEGIN)[1:])
+
+    def spelled(self, spell: Callable[[str, str], str]) -> str:
+        """Return the message with each parameter as `spell` writes its name and its value, empty if it has none."""
+        text, *pieces = self.message.split(_BEGIN)
+        for piece in pieces:
+            mention, _, more = piece.partition(_END)
+            name, _, value = mention.partition("=")
+            text += spell(name, value) + more
+        return printable(text)
+
+
+def parameter(name: str, value: object = None) -> str:
+    """Mention a parameter in a message, alone or with a value.
+
+    >>> error = InputError(f"{parameter('max_records')} is for {parameter('per', 'record')}")
+    >>> print(error)
+    max_records is for per='record'
+    >>> error.parameters
+    ('max_records', 'per')
+    """
+    return f"{_BEGIN}{name}{'' if value is None else f'={value!r}'}{_END}"
 
 
 class InputError(HubermeanError, ValueError):
@@ -30,7 +63,7 @@ class InputError(HubermeanError, ValueError):
 
 
 class NotReleased(HubermeanError):  # noqa: N818 - a public name that says what happened
-    """The mechanism's own (private) test decided against a release; the budget stated is spent."""
+    """The mechanism's private test decided against a release; the stated epsilon and delta are spent."""
 
     exit_code = 1
 
@@ -41,11 +74,11 @@ class NotReleased(HubermeanError):  # noqa: N818 - a public name that says what 
 
 
 class BudgetExhausted(HubermeanError):  # noqa: N818 - a public name that says what happened
-    """A data set has less budget left than was asked for; nothing was spent, and the data was not touched.
+    """A release exceeds the remaining budget of its data set; nothing was spent and no data were read.
 
     Attributes:
         dataset: the name of the data set.
-        epsilon, delta: what is left; under concentrated composition, the largest pure epsilon that is.
+        epsilon, delta: what is left; under concentrated composition, the largest pure epsilon that still fits.
     """
 
     exit_code = 3
@@ -58,14 +91,14 @@ class BudgetExhausted(HubermeanError):  # noqa: N818 - a public name that says w
 
 
 class LedgerUnavailable(HubermeanError):  # noqa: N818 - a public name that says what happened
-    """A ledger that cannot be read or written now: a full disk, a lost connection, a missing permission."""
+    """A ledger cannot be read or written now: a full disk, a lost connection, a missing permission."""
 
 
 class LedgerDamaged(HubermeanError):  # noqa: N818 - a public name that says what happened
-    """A ledger that is not as it was written; nothing is released against it.
+    """A ledger was changed after it was written; nothing is released against it.
 
     Attributes:
-        entry: the number of the first entry that is damaged, where that can be told.
+        entry: the number of the first damaged entry, if it can be identified.
     """
 
     exit_code = 5
@@ -76,14 +109,9 @@ class LedgerDamaged(HubermeanError):  # noqa: N818 - a public name that says wha
 
 
 class NotRecorded(UserWarning):
-    """A release was paid for and returned, but the ledger could not keep it: keep it yourself."""
+    """A release was charged and returned, but the ledger could not record it: keep it yourself."""
 
 
-def one_line(message: str) -> str:
-    """Names in a message may hold line breaks and control codes, which a terminal or a log would obey."""
+def printable(message: str) -> str:
+    """Replace line breaks and control codes, which a terminal or a log would interpret."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in message)
-
-
-def is_real(given: object) -> bool:
-    """Whether a parameter is a number, of Python's or of numpy's; True and False are not meant as numbers."""
-    return isinstance(given, Real) and not isinstance(given, bool)

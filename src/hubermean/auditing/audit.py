@@ -1,4 +1,4 @@
-"""`hm.audit`: does a mechanism keep its promise on the worst pair of neighbours that a search can find?"""
+"""`hm.audit`: the largest privacy loss that a search over neighboring data sets finds, against the claimed epsilon."""
 
 from __future__ import annotations
 
@@ -9,30 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from hubermean.auditing.group_audit import worst_group_pair
-from hubermean.auditing.handover import MOST_RECORDS, Handover
-from hubermean.auditing.search import AnyPair, Finding, Judge, worst_pair
-from hubermean.auditing.worlds import Floats, Scene, finite
-from hubermean.errors import InputError
-from hubermean.groups import check_max_groups, needs_pool
-from hubermean.mechanisms import (
-    Auto,
-    Known,
-    Mechanism,
-    OneOrTwoBounds,
-    Per,
-    Prepared,
-    PublicFacts,
-    Request,
-    choose,
-)
-from hubermean.mechanisms.counted import AdaptiveCount, Count
-from hubermean.privacy.arguments import whole, whole_positive
-from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
-from hubermean.reproduce import PaperMechanism
-from hubermean.user_table import UserTable
+from hubermean.accounting.arguments import check_integer, check_positive_integer
+from hubermean.auditing.containers import MAX_RECORDS, ContainerRoundTrip
+from hubermean.auditing.group_audit import find_worst_group_pair
+from hubermean.auditing.neighbors import SearchSpace, finite_or_none
+from hubermean.auditing.search import DescribedPair, Finding, MechanismEvaluator, find_worst_pair
+from hubermean.data.arrays import FloatArray
+from hubermean.data.user_table import UserTable
+from hubermean.errors import InputError, parameter
+from hubermean.mechanisms.base import Mechanism, Prepared
+from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
+from hubermean.mechanisms.groups.budget_split import check_max_groups
+from hubermean.mechanisms.groups.resolution import needs_pool
+from hubermean.mechanisms.registry import Auto, resolve_mechanism
+from hubermean.types.options import PartialBounds, PublicParameters
+from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, PublicFacts, Request
 
-PAPER = "paper-literal"
 COUNT = "count"
 PAIRS, ADAPTIVE_PAIRS = 2_000, 250
 """How many pairs are judged by default: of a mechanism, and of an adaptive one."""
@@ -40,23 +32,27 @@ GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
 """The same with groups, and at most through a container."""
 _LEAST_PAIRS, _LEAST_ADAPTIVE_PAIRS = 400, 100
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
-MOST_COLUMNS, MOST_USERS = 1_000, 1_000_000
+MAX_COLUMNS, MAX_USERS = 1_000, 1_000_000
 _MANY_RECORDS = 10_000
 _FAR = 1e3  # where a mechanism states no length but one: how far "far" is
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The verdict of a search over neighbours.
+    """The result of a search over pairs of neighboring data sets.
 
     Attributes:
-        kept: whether no pair broke the promise or a claim of the proof.
-        epsilon, delta: what was promised.
-        loss: the least epsilon for which the worst pair keeps the promised delta.
-        delta_found: the delta of the worst pair at the promised epsilon.
-        claims: for each claim of the proof, the share that the worst pair uses of what it allows.
-        pairs: how many pairs of neighbours were judged.
-        worst: the pair itself; synthetic.
+        kept: whether no pair exceeded the claimed guarantee or a claim of the proof.
+        mechanism, neighbors, per, n_users: what was compared.
+        epsilon, delta: the claimed guarantee.
+        loss: the largest privacy loss found: the smallest epsilon for which the worst pair has at most the claimed
+            delta.
+        delta_found: the delta of the worst pair at the claimed epsilon.
+        claims: for each claim of the proof, the largest share of what it allows that any pair uses; above 1 it is
+            false.
+        pairs: how many pairs were evaluated.
+        seed: seed of the synthetic data sets.
+        worst: the worst pair; synthetic.
     """
 
     kept: bool
@@ -71,29 +67,31 @@ class Audit:
     claims: Mapping[str, float]
     pairs: int
     seed: int
-    worst: AnyPair = field(repr=False, compare=False)
+    worst: DescribedPair = field(repr=False, compare=False)
 
     def rows(self) -> list[tuple[str, str]]:
-        """The audit as labelled lines, for people."""
-        promise = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta > 0 else "")
+        """Return the audit as (label, text) lines."""
+        guarantee = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta > 0 else "")
         lines = [
             (
                 "mechanism",
                 f"{self.mechanism}, per {self.per}, {self.neighbors.value}, about {self.n_users:,} users",
             ),
-            ("promised", promise),
+            ("claimed", guarantee),
         ]
         if self.delta > 0:
-            lines.append(("found", f"delta = {self.delta_found:.4g} at epsilon = {self.epsilon:g}"))
+            lines.append(
+                ("largest loss found", f"delta = {self.delta_found:.4g} at epsilon = {self.epsilon:g}")
+            )
             lines.append(("", f"epsilon = {self.loss:.6g} at delta = {self.delta:g}"))
         else:
-            lines.append(("found", f"epsilon = {self.loss:.6g}"))
+            lines.append(("largest loss found", f"epsilon = {self.loss:.6g}"))
         lines += [(f"claim: {claim}", f"{used:.4g} of 1") for claim, used in self.claims.items()]
         lines += [
             ("worst pair", f"{self.worst.shape}: {self.worst.summary()}"),
-            ("one user before", str(self.worst.before or "absent")),
-            ("the same after", str(self.worst.after or "absent")),
-            ("pairs judged", f"{self.pairs:,} (seed {self.seed})"),
+            ("changed user, before", str(self.worst.before or "absent")),
+            ("changed user, after", str(self.worst.after or "absent")),
+            ("pairs compared", f"{self.pairs:,} (seed {self.seed})"),
             ("verdict", self.verdict),
         ]
         return lines
@@ -102,9 +100,9 @@ class Audit:
     def verdict(self) -> str:
         """The result in a few words."""
         if self.kept:
-            return "the promise holds on every pair"
+            return "the guarantee holds on every pair"
         over = self.loss > self.epsilon or self.delta_found > self.delta
-        return "THE PROMISE IS BROKEN" if over else "A CLAIM OF THE PROOF IS FALSE"
+        return "GUARANTEE VIOLATED on the worst pair" if over else "CLAIM OF THE PROOF VIOLATED"
 
     def __repr__(self) -> str:
         lines = self.rows()
@@ -120,9 +118,9 @@ class Audit:
             "n_users": self.n_users,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "loss": finite(self.loss),
+            "loss": finite_or_none(self.loss),
             "delta_found": self.delta_found,
-            "claims": {claim: finite(used) for claim, used in self.claims.items()},
+            "claims": {claim: finite_or_none(used) for claim, used in self.claims.items()},
             "pairs": self.pairs,
             "seed": self.seed,
             "worst": self.worst.to_dict(),
@@ -141,8 +139,8 @@ def audit(
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     columns: int = 1,
     users: int | None = None,
-    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
-    record_cap: int | None = None,
+    bounds: PartialBounds | Sequence[PartialBounds] | None = None,
+    max_records: int | None = None,
     threshold: float | None = None,
     threshold_power: float | None = None,
     radius: float | None = None,
@@ -154,131 +152,151 @@ def audit(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Audit:
-    """Search for neighbours on which a mechanism gives away more than it promises.
-
-    No data is read: worlds of synthetic users are built to hurt, and for each pair of neighbours the exact privacy loss
-    between the two laws that a release would be drawn from is computed: the full law of a discrete choice, the
-    closed form for Gaussian noise, a private test's chance to pass included. A search can refute a promise; that it
-    holds is what the proofs are for.
+    """Search for neighboring data sets on which a mechanism loses more privacy than it claims.
+     No data is read. Synthetic adversarial data sets are built, and for each pair of neighbors the exact privacy loss
+    between the two output distributions of a release is computed: the full distribution of a discrete selection, the
+    closed form for Gaussian noise, and the pass probability of a private test. A search can refute a guarantee; the
+    proofs establish it.
 
     Args:
-        mechanism: a name as for `mean`; "count", of users or records as `per` says; "paper-literal"; or an object of
-            your own whose prepared form has `law`.
-        epsilon, delta, per, neighbors: the promise.
-        columns: how many value columns.
-        users: how many users the worlds have; by default as few as the mechanism works with.
-        bounds, record_cap, threshold, threshold_power, radius: public parameters of the mechanism, as for `mean`.
-        groups: audit a release by group with so many groups, of one column: users are moved between groups, split
-            over several, and change what they hold; the records go all the way through reading and grouping.
-        max_groups: how many groups a user counts in; with `groups`.
-        private_keys: whether groups are chosen privately, in place of being public; with `groups`.
-        container: hand both data sets of every pair over as records in this container, such as "csv", "pandas" or
-            "spark" (`hubermean.auditing.CONTAINERS`), and read them as a release would.
-        pairs: how many pairs of neighbours to judge; if left out 2,000 over the number of columns, 400 with `groups`;
-            for an adaptive mechanism 250 over the number of columns, 150 with `groups`; at most 100 through a
-            container.
-        seed: of the worlds; noise is never drawn.
-        progress: called with the number of pairs judged so far.
+        mechanism: a name as for `mean`; "count" (of users or records, by `per`); or an object whose prepared form is
+            a `hubermean.mechanisms.Prepared`. Default "auto".
+        epsilon, delta, per, neighbors: the claimed guarantee, as for `mean`.
+        columns: number of value columns; default 1.
+        users: number of users in each data set; by default the fewest with which the mechanism works.
+        bounds, max_records, threshold, threshold_power, radius: public parameters of the mechanism, as for `mean`.
+        groups: number of groups; audits a release by group of one column. Users move between groups, are split over
+            several, and change their records. The records pass through reading and grouping.
+        max_groups: number of groups in which a user counts; with `groups`.
+        private_keys: whether groups are selected privately instead of being public; with `groups`.
+        container: write both data sets of every pair as records to this container, such as "csv", "pandas" or "spark"
+            (`hubermean.auditing.CONTAINERS`), and read them as a release would.
+        pairs: number of pairs to evaluate. Default: 2,000 over the number of columns, 400 with `groups`; for an
+            adaptive mechanism 250 over the number of columns, 150 with `groups`; at most 100 through a container.
+        seed: seed of the synthetic data sets. Noise is never sampled.
+        progress: called with the number of pairs evaluated so far.
+
+    Returns:
+        An `Audit` with `kept`, `loss`, `delta_found`, `claims` and the worst pair. Printing it shows what was
+        compared, the claimed guarantee, the largest loss found and the verdict.
+
+    Raises:
+        InputError: if parameters are invalid, or the mechanism refuses every data set.
+
+    **Formal guarantees**
+    - The loss of each pair is exact or a lower bound, up to the arithmetic error of the audit
+      (one part in 10^6). A violation that is found is real; that none is found proves nothing.
 
     >>> audit("clipped", epsilon=1, bounds=(0, 10), pairs=50).kept
     True
     """
-    known = Known.given(
+    known = PublicParameters.from_keywords(
         bounds=bounds,
-        record_cap=record_cap,
+        max_records=max_records,
         threshold=threshold,
         threshold_power=threshold_power,
         radius=radius,
     )
-    pairs = None if pairs is None else whole_positive("pairs", pairs)
-    columns = whole_positive("columns", columns)
-    users = None if users is None else whole_positive("users", users)
-    seed = whole("seed", seed)
-    if columns > MOST_COLUMNS or (users or 1) > MOST_USERS:
+    pairs = None if pairs is None else check_positive_integer("pairs", pairs)
+    columns = check_positive_integer("columns", columns)
+    users = None if users is None else check_positive_integer("users", users)
+    seed = check_integer("seed", seed)
+    if columns > MAX_COLUMNS or (users or 1) > MAX_USERS:
         raise InputError(
-            f"columns may be at most {MOST_COLUMNS:,} and users at most {MOST_USERS:,} in an audit"
+            f"{parameter('columns')} may be at most {MAX_COLUMNS:,} and users at most "
+            f"{MAX_USERS:,} in an audit"
         )
-    handover = None if container is None else Handover.named(container)
+    round_trip = None if container is None else ContainerRoundTrip.named(container)
     names = UserTable.from_means(np.zeros((1, columns))).columns
     request = Request.checked(names, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
-    chosen = _chosen(mechanism, known, request, grouped=groups is not None)
+    chosen = _resolve_mechanism(mechanism, known, request, grouped=groups is not None)
     if groups is not None:
         if columns != 1:
             raise InputError("an audit by group is of one column; leave columns out")
-        lengths, centre, _ = _lengths(chosen, known, columns)
+        lengths, center, _ = _lengths(chosen, known, columns)
         adaptive = needs_pool(chosen) or (isinstance(chosen, Auto) and known.bounds is None)
-        found_in_groups, judged = worst_group_pair(
+        found_in_groups, evaluated = find_worst_group_pair(
             chosen,
             request,
-            groups=whole_positive("groups", groups),
+            groups=check_positive_integer("groups", groups),
             max_groups=check_max_groups(max_groups),
             public_keys=not private_keys,
-            centre=float(centre[0]),
+            center=float(center[0]),
             reach=lengths[0],
-            record_cap=known.record_cap or 1,
+            max_records=known.max_records or 1,
             counting=mechanism == COUNT,
             per_group=None if users is None else -(-users // groups),
-            handover=handover,
+            round_trip=round_trip,
             pairs=pairs or default_pairs(adaptive=adaptive, grouped=True, container=container),
             seed=seed,
             progress=progress,
         )
-        if handover is not None:
-            handover.check()
+        if round_trip is not None:
+            round_trip.check()
         size = len(found_in_groups.pair.members) + 1
-        return _verdict(f"{chosen.name}, {groups} groups", request, size, found_in_groups, judged, seed)
+        return _verdict(f"{chosen.name}, {groups} groups", request, size, found_in_groups, evaluated, seed)
     if max_groups != 1 or private_keys:
-        raise InputError("max_groups and private_keys are for an audit by group; give groups= as well")
+        raise InputError(
+            f"{parameter('max_groups')} and {parameter('private_keys')} are for an audit by group; "
+            f"give {parameter('groups')} as well"
+        )
     chosen.check(request)
-    scene = _scene(chosen, request, known, users, most_records=None if handover is None else MOST_RECORDS)
-    pairs = pairs or default_pairs(adaptive=scene.adaptive, columns=columns, container=container)
-    judge = Judge(chosen, request, handover)
-    found, judged = worst_pair(judge, scene, pairs=pairs, seed=seed, progress=progress)
-    if handover is not None:
-        handover.check()
-    return _verdict(chosen.name, request, scene.n_users, found, judged, seed)
+    space = _make_search_space(
+        chosen, request, known, users, most_records=None if round_trip is None else MAX_RECORDS
+    )
+    pairs = pairs or default_pairs(adaptive=space.adaptive, columns=columns, container=container)
+    evaluate = MechanismEvaluator(chosen, request, round_trip)
+    found, evaluated = find_worst_pair(evaluate, space, pairs=pairs, seed=seed, progress=progress)
+    if round_trip is not None:
+        round_trip.check()
+    return _verdict(chosen.name, request, space.n_users, found, evaluated, seed)
 
 
 def default_pairs(
     *, adaptive: bool, columns: int = 1, grouped: bool = False, container: str | None = None
 ) -> int:
-    """How many pairs are judged; those of adaptive mechanisms take longer, and are made for each step."""
+    """Return the default number of pairs. Pairs of adaptive mechanisms take longer and are made for each step."""
     pairs = GROUP_PAIRS if grouped else max(PAIRS // columns, _LEAST_PAIRS)
     if adaptive:
         pairs = ADAPTIVE_GROUP_PAIRS if grouped else max(ADAPTIVE_PAIRS // columns, _LEAST_ADAPTIVE_PAIRS)
     return pairs if container is None else min(pairs, CONTAINER_PAIRS)
 
 
-def _chosen(mechanism: str | Mechanism, known: Known, request: Request, *, grouped: bool) -> Mechanism:
-    """The mechanism of a name, as a release would choose it."""
-    if mechanism == PAPER:
-        return PaperMechanism.from_known(known)
+def _resolve_mechanism(
+    mechanism: str | Mechanism, known: PublicParameters, request: Request, *, grouped: bool
+) -> Mechanism:
+    """Resolve a mechanism by name, as a release would."""
     if mechanism != COUNT:
-        return choose(mechanism, known)
-    known.only("record_cap", of=COUNT)
+        return resolve_mechanism(mechanism, known)
+    known.check_only("max_records", of=COUNT)
     public = request.neighbors.counts_are_public and not grouped
-    if request.per == "record" and known.record_cap is None and not public:
+    if request.per == "record" and known.max_records is None and not public:
         return AdaptiveCount()
-    return Count(record_cap=known.record_cap)
+    return Count(max_records=known.max_records)
 
 
-def _scene(
-    mechanism: Mechanism, request: Request, known: Known, users: int | None, *, most_records: int | None
-) -> Scene:
-    lengths, centre, units = _lengths(mechanism, known, len(request.columns))
-    own_cap: Any = getattr(mechanism, "record_cap", None)
-    cap = known.record_cap or (own_cap if isinstance(own_cap, int) and own_cap > 0 else 1)
-    # Numbers of records that should not matter (`per="user"`) are varied as well: they might.
+def _make_search_space(
+    mechanism: Mechanism,
+    request: Request,
+    known: PublicParameters,
+    users: int | None,
+    *,
+    most_records: int | None,
+) -> SearchSpace:
+    lengths, center, units = _lengths(mechanism, known, len(request.columns))
+    own_cap: Any = getattr(mechanism, "max_records", None)
+    cap = known.max_records or (own_cap if isinstance(own_cap, int) and own_cap > 0 else 1)
+    # Record counts that should not matter (`per="user"`) are varied as well: they might.
     near = {cap - 1, cap, cap + 1, 2 * cap} - {0} if request.per == "record" else set()
     caps = tuple(sorted({min(count, most_records or count) for count in {1, 2, _MANY_RECORDS} | near}))
 
-    def of(size: int, prepared: Prepared) -> Scene:
-        return Scene(
+    def of(size: int, prepared: Prepared) -> SearchSpace:
+        return SearchSpace(
             neighbors=request.neighbors,
             n_users=size,
             dimension=len(request.columns),
             lengths=lengths,
-            centre=centre,
+            center=center,
             units=units,
             caps=caps,
             adaptive=prepared.is_adaptive(),
@@ -286,7 +304,7 @@ def _scene(
 
     refusal = None
     for size in _SIZES if users is None else (users,):
-        everyone = np.tile(centre, (size, 1))
+        everyone = np.tile(center, (size, 1))
         table = UserTable.from_means(everyone, np.full(size, cap))
         try:
             prepared = mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
@@ -295,23 +313,22 @@ def _scene(
             continue
         if not isinstance(prepared, Prepared):
             raise InputError(
-                "an audit compares laws: make the prepared mechanism a hubermean.mechanisms.Prepared"
+                "an audit compares output distributions: make the prepared mechanism a hubermean.mechanisms.Prepared"
             )
         return of(size if users is not None else max(size, prepared.users_to_audit()), prepared)
-    # Pairs that are all refused from public numbers would tell nothing, and a verdict on them would sound like one.
+    # If every pair is refused from public numbers, there is no evidence and hence no verdict.
     assert refusal is not None
     raise refusal
 
 
-def _lengths(mechanism: Mechanism, known: Known, columns: int) -> tuple[tuple[float, ...], Floats, Floats]:
-    """The lengths that matter to a mechanism, by the names under which they are public, in units of each column.
-
-    Also the middle of each column's range, and the units.
-    """
+def _lengths(
+    mechanism: Mechanism, known: PublicParameters, columns: int
+) -> tuple[tuple[float, ...], FloatArray, FloatArray]:
+    """Return the public lengths that matter to a mechanism, and the center and unit of each column."""
     bounds: Any = known.bounds if known.bounds is not None else getattr(mechanism, "bounds", None)
     if bounds is not None:
         ends = np.broadcast_to(np.asarray(bounds, dtype=np.float64).reshape(-1, 2), (columns, 2))
-        # Halves first: a difference of the largest numbers is no number.
+        # Halves first: the difference of the largest floats overflows.
         half = 0.5 * ends[:, 1] - 0.5 * ends[:, 0]
         return (float(half[0]),), 0.5 * ends[:, 0] + 0.5 * ends[:, 1], half / half[0]
     sources: list[tuple[Any, str]] = [(known, "threshold"), (known, "radius")]
@@ -325,7 +342,9 @@ def _lengths(mechanism: Mechanism, known: Known, columns: int) -> tuple[tuple[fl
     return tuple(sorted(lengths)), np.zeros(columns), np.ones(columns)
 
 
-def _verdict(name: str, request: Request, n_users: int, found: Finding[Any], judged: int, seed: int) -> Audit:
+def _verdict(
+    name: str, request: Request, n_users: int, found: Finding[Any], evaluated: int, seed: int
+) -> Audit:
     return Audit(
         kept=not found.broken,
         mechanism=name,
@@ -337,7 +356,7 @@ def _verdict(name: str, request: Request, n_users: int, found: Finding[Any], jud
         loss=found.epsilon,
         delta_found=found.delta,
         claims=found.claims,
-        pairs=judged,
+        pairs=evaluated,
         seed=seed,
         worst=found.pair,
     )

@@ -1,4 +1,4 @@
-"""Plain Python cells: what they are as ids and group keys, and which declared type holds a column of them."""
+"""Cells of synthetic records: their identity as user ids and group keys, and the type of a column of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Cell = Any
 """None, a bool, int, float, str, bytes, `Decimal`, `date` or `UUID`."""
 Columns = Mapping[str, Sequence[Cell]]
 Kinds = Mapping[str, str]
-"""Of each column: see `column_kind`."""
+"""Maps each column to its kind; see `column_kind`."""
 
 TEXT = "text"
 NULL = "null"
@@ -24,7 +24,7 @@ _DIGITS = 38  # of the widest decimal
 
 
 def identity(cell: Cell) -> str | None:
-    """The text that a cell is as an id or a group key; None where it is missing.
+    """Return the text that a cell has as an id or a group key; None if it is missing.
 
     >>> [identity(cell) for cell in (5, 5.0, Decimal("5.00"), "5", True, 0.1, date(2024, 2, 29), b"x", math.nan)]
     ['5', '5', '5', '5', 'true', '0.1', '2024-02-29', '0x78', None]
@@ -61,7 +61,7 @@ def _plain_decimal(cell: Decimal) -> str | None:
 
 
 def column_kind(*parts: Iterable[Cell]) -> str:
-    """The declared type that holds all cells of a column, in one data set or in several that share it.
+    """Return the declared type that holds all cells of a column, in one data set or in several.
 
     One of "null", "boolean", "int64", "uint64", "double", "decimal(s)", "date", "binary" and "text".
     """
@@ -90,20 +90,20 @@ _NAMED = {bool: "boolean", float: "double", date: "date", bytes: "binary"}
 
 
 def _is_a_float(cell: Cell) -> bool:
-    """Whether a float holds the number exactly."""
+    """Return whether a float represents the number exactly."""
     try:
         return isinstance(cell, float) or int(float(cell)) == cell
     except OverflowError:
         return False
 
 
-def kinds_of(*worlds: Columns) -> dict[str, str]:
-    """The kind of every column, such that all these data sets have one schema."""
-    return {name: column_kind(*(world[name] for world in worlds)) for name in worlds[0]}
+def common_kinds(*datasets: Columns) -> dict[str, str]:
+    """Return the kind of every column, such that all these data sets have one schema."""
+    return {name: column_kind(*(dataset[name] for dataset in datasets)) for name in datasets[0]}
 
 
 def arrow_table(columns: Columns, kinds: Kinds | None = None) -> pa.Table:
-    """The columns as Arrow has them; half a surrogate pair, which Arrow cannot hold, as its escape."""
+    """Return the columns as an Arrow table; lone surrogates, which Arrow cannot hold, are escaped."""
     import pyarrow as pa
 
     types = {
@@ -129,17 +129,17 @@ def arrow_table(columns: Columns, kinds: Kinds | None = None) -> pa.Table:
             cells = [None if cell is None else float(cell) for cell in cells]
         return pa.array(cells, types[kind])
 
-    kinds = kinds or kinds_of(columns)
+    kinds = kinds or common_kinds(columns)
     return pa.table({name: column(list(cells), kinds[name]) for name, cells in columns.items()})
 
 
 def utf8(text: str) -> str:
-    """A text that can be written as UTF-8: half a surrogate pair becomes its escape."""
+    """Return a text that can be encoded as UTF-8: lone surrogates are escaped."""
     return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
 def with_types(table: pa.Table, kinds: Mapping[Any, Any]) -> pa.Table:
-    """A table whose columns of some types have others."""
+    """Return a table with some column types replaced by others."""
     import pyarrow as pa
 
     fields = [field.with_type(kinds.get(field.type, field.type)) for field in table.schema]

@@ -1,10 +1,8 @@
-"""The containers that data can come in, each built from the same plain Python cells.
+"""Containers of records, from Parquet to Spark, and data sets written to them and read as a release reads them.
 
-For suites and audits that must see the whole way in, from the first byte read: the same records in a Parquet file, a
-CSV file or a pandas frame of any dtype are the same users, groups and values. Synthetic data only.
-
-Containers without types hold a mixed column as it is. Containers with types hold it in one type (`column_kind`), which
-is text where no other holds every cell exactly: the text that the cell is as an id (`identity`).
+An audit of output distributions alone starts with users; through a container it starts with the first byte. If a
+container infers types from its content, the changed user also has an id and missing values of another type than all
+others: what is inferred from one user must not affect the others.
 """
 
 from __future__ import annotations
@@ -14,13 +12,25 @@ import csv
 import gzip
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from hubermean.auditing.cells import Cell, Columns, Kinds, arrow_table, identity, utf8, with_types
+from hubermean.auditing.cells import (
+    Cell,
+    Columns,
+    Kinds,
+    arrow_table,
+    common_kinds,
+    identity,
+    utf8,
+    with_types,
+)
+from hubermean.errors import InputError
 
 Make = Callable[..., Any]
 
@@ -33,7 +43,7 @@ class Container:
         typed: its schema is declared, and public; else types are guessed from the content and must decide nothing.
         query: it is what a query finds, or may be: how many users that are is not public.
         make: `make(columns, folder)` gives the data; files are written into the folder. `make(columns, folder, kinds)`
-            fixes the kinds of columns (`column_kind`), as neighbouring data sets of one declared schema need.
+            fixes the kinds of columns (`column_kind`), as neighboring data sets of one declared schema need.
     """
 
     name: str
@@ -88,7 +98,7 @@ def _jsonl(columns: Columns, folder: Path, _: Kinds | None = None) -> str:
 
 
 def _sql(columns: Columns, folder: Path, kinds: Kinds | None = None) -> Any:
-    from hubermean.ingest import sql
+    from hubermean.ingest.sql import sql
 
     return sql("SELECT * FROM records", files={"records": _parquet(columns, folder, kinds)})
 
@@ -103,7 +113,7 @@ def _pandas(columns: Columns, _: Path, __: Kinds | None = None) -> Any:
 
 
 def _as_inferred(cells: list[Cell]) -> Any:
-    """A column as pandas guesses it; of objects where it fails at that, as for half a surrogate pair."""
+    """Return a column as pandas infers it, or as objects if that fails, as for lone surrogates."""
     import pandas as pd
 
     try:
@@ -208,7 +218,7 @@ def _duckdb(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
 
 
 def _duckdb_enum(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
-    """Texts as enums of the texts that occur, in their order, as databases declare them."""
+    """Return texts as enums of the occurring texts, in order, as databases declare them."""
     import duckdb
     import pyarrow as pa
 
@@ -228,7 +238,7 @@ def _duckdb_enum(columns: Columns, _: Path, kinds: Kinds | None = None) -> Any:
 
 
 def spark_session() -> Any:
-    """The session that is there, or a small one on this machine."""
+    """Return the active Spark session, or start a small local one."""
     from pyspark.sql import SparkSession
 
     if (active := SparkSession.getActiveSession()) is not None:
@@ -291,3 +301,66 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
         )
     }
 )
+
+
+T = TypeVar("T")
+
+MAX_RECORDS = 20
+"""Maximum records of one user in an audit through a container."""
+
+_ODD_USER, _ODD_VALUE = "someone else", "n/a"
+
+
+@dataclass
+class ContainerRoundTrip:
+    """Writes two data sets to one kind of container and reads them.
+     `refusal` is the last error of the reader; `was_read` says whether it read any data set. A container that is
+    always refused gives no evidence, hence no verdict.
+    """
+
+    container: Container
+    refusal: InputError | None = None
+    was_read: bool = False
+
+    @classmethod
+    def named(cls, name: str) -> ContainerRoundTrip:
+        if name not in CONTAINERS:
+            raise InputError(f"container must be one of {', '.join(map(repr, CONTAINERS))}, not {name!r}")
+        return cls(CONTAINERS[name])
+
+    @contextmanager
+    def of(self, first: Columns, second: Columns) -> Iterator[tuple[Any, Any]]:
+        """Provide both data sets for the duration of the context; they share one declared schema."""
+        kinds = common_kinds(first, second)
+        with TemporaryDirectory() as folder:
+            data = []
+            for number, columns in enumerate((first, second)):
+                own = Path(folder) / str(number)
+                own.mkdir()
+                data.append(self.container.make(columns, own, kinds))
+            yield data[0], data[1]
+
+    def read(self, reader: Callable[[Any], T], data: Any) -> T | None:
+        """Read a data set; None if the reader refuses it, which must happen for both neighbors or for none."""
+        try:
+            table = reader(data)
+        except InputError as refused:
+            self.refusal = refused
+            return None
+        self.was_read = True
+        return table
+
+    def check(self) -> None:
+        """Raise the reader's error if it refused every data set."""
+        if self.refusal is not None and not self.was_read:
+            raise self.refusal
+
+    def changed_user(self, user: int) -> int | str:
+        """Return the id of the changed user, of another type than the others' if types are inferred."""
+        return user if self.container.typed else _ODD_USER
+
+    def cell(self, value: float, *, changed: bool = False) -> float | str | None:
+        """Return a value as a cell; a missing value of the changed user is a text if types are inferred."""
+        if math.isfinite(value):
+            return value
+        return _ODD_VALUE if changed and not self.container.typed else None

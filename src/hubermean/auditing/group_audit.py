@@ -1,4 +1,4 @@
-"""Audits of grouped releases: the same records, reader, mechanisms and laws as a release, on neighbouring tables."""
+"""Audits of grouped releases: records, reader, mechanisms and output distributions as in a release."""
 
 from __future__ import annotations
 
@@ -10,78 +10,82 @@ from typing import Any
 
 import numpy as np
 
-from hubermean.auditing.compare import readable
-from hubermean.auditing.directed import directed_pair
-from hubermean.auditing.group_worlds import (
+from hubermean.auditing.compare import make_repeatable
+from hubermean.auditing.containers import MAX_RECORDS, ContainerRoundTrip
+from hubermean.auditing.group_neighbors import (
     GROUP,
-    SHAPES,
+    GROUP_SHAPES,
     GroupPair,
-    GroupScene,
-    group_pair,
-    in_groups,
-    varied_group_pair,
+    GroupSearchSpace,
+    make_group_pair,
+    spread_over_groups,
+    vary_group_pair,
 )
-from hubermean.auditing.handover import MOST_RECORDS, Handover
-from hubermean.auditing.search import AnyJudge, Finding, worst_of
-from hubermean.auditing.worlds import USER, VALUE, Scene
-from hubermean.errors import InputError
-from hubermean.groups import Division, needs_pool, prepare_groups, settled
-from hubermean.groups.selection import KeySelection
-from hubermean.ingest import group_table
-from hubermean.laws import Law
-from hubermean.mechanisms import Mechanism, Prepared, PublicFacts, Request
-from hubermean.relations import Neighbors
-from hubermean.user_table import UserTable
+from hubermean.auditing.neighbors import USER, VALUE, SearchSpace, make_directed_pair
+from hubermean.auditing.search import Finding, PairEvaluator, search_worst
+from hubermean.data.user_table import UserTable
+from hubermean.distributions.output import OutputDistribution
+from hubermean.errors import InputError, parameter
+from hubermean.ingest.reading import group_table
+from hubermean.mechanisms.base import Mechanism, Prepared
+from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
+from hubermean.mechanisms.groups.partition_selection import PartitionSelection
+from hubermean.mechanisms.groups.resolution import needs_pool, prepare_groups, resolve_group_mechanism
+from hubermean.types.request import Neighbors, PublicFacts, Request
 
 _USUAL_SIZES = (0, 1, 3)
 _LEAST_GROUPS = 2
 _POOLS = (400, 1000, 3000, 10_000, 100_000)
-_FURTHER = 1.5  # times the users that show the steps of an adaptive mechanism show its search for all groups
-_MOST_RECORDS = 100  # of one user: more than anybody else has
+_FURTHER = 1.5  # times the users that exercise all steps, to exercise the search over groups
+_MOST_RECORDS = 100  # of one user: more than any other user has
 
 
-class GroupJudge(AnyJudge[GroupPair]):
-    """What a pair of tables in groups gives away, read and prepared as a release would be."""
+class GroupEvaluator(PairEvaluator[GroupPair]):
+    """Evaluates pairs of tables in groups, read and prepared as in a release."""
 
     def __init__(
         self,
         mechanism: Mechanism,
         request: Request,
-        scene: GroupScene,
+        space: GroupSearchSpace,
         *,
         public_keys: bool,
         counting: bool = False,
-        handover: Handover | None = None,
+        round_trip: ContainerRoundTrip | None = None,
     ) -> None:
         super().__init__(request)
-        self.division = Division.of(
+        self.group_split = GroupBudgetSplit.of(
             request,
-            max_groups=scene.max_groups,
+            max_groups=space.max_groups,
             public_keys=public_keys,
             delta_for="keys" if counting else "all",
         )
-        self._mechanism = settled(mechanism, self.division)
-        self._scene = scene
-        self._handover = handover
-        self._keys = [(group,) for group in scene.groups] if public_keys else None
+        self._mechanism = resolve_group_mechanism(mechanism, self.group_split)
+        self._space = space
+        self._round_trip = round_trip
+        self._keys = [(group,) for group in space.groups] if public_keys else None
 
-    def laws(self, pair: GroupPair) -> tuple[Law, Law, Mapping[str, float]] | bool:
-        if self._handover is None:
-            return self._laws(*pair.records())
-        with self._handover.of(*pair.columns(self._handover)) as data:
-            return self._laws(*data)
+    def distributions(
+        self, pair: GroupPair
+    ) -> tuple[OutputDistribution, OutputDistribution, Mapping[str, float]] | bool:
+        if self._round_trip is None:
+            return self._distributions(*pair.records())
+        with self._round_trip.of(*pair.columns(self._round_trip)) as data:
+            return self._distributions(*data)
 
-    def _laws(self, *data: Any) -> tuple[Law, Law, Mapping[str, float]] | bool:
-        first, second = (self._law(records) for records in data)
+    def _distributions(
+        self, *data: Any
+    ) -> tuple[OutputDistribution, OutputDistribution, Mapping[str, float]] | bool:
+        first, second = (self._distribution(records) for records in data)
         if first is None or second is None:
             return first is second
         return first, second, {}
 
     def users_to_audit(self) -> int | None:
-        """How many users an adaptive mechanism takes to be seen at work, its search for all groups included."""
+        """Return how many users an adaptive mechanism needs so that all its steps are exercised."""
         if not needs_pool(self._mechanism):
             return None
-        tuning = self.division.tuning
+        tuning = self.group_split.estimation
         for size in _POOLS:
             table = UserTable.from_means(np.zeros((size, 1)))
             with suppress(InputError):
@@ -93,105 +97,113 @@ class GroupJudge(AnyJudge[GroupPair]):
                 )
         return _POOLS[-1]
 
-    def _law(self, records: Any) -> Law | None:
+    def _distribution(self, records: Any) -> OutputDistribution | None:
         reader = partial(
             group_table,
             user=[USER],
             value=[VALUE],
             by=[GROUP],
             keys=self._keys,
-            max_groups=self._scene.max_groups,
+            max_groups=self._space.max_groups,
             pooled=needs_pool(self._mechanism),
         )
-        table = reader(records) if self._handover is None else self._handover.read(reader, records)
+        table = reader(records) if self._round_trip is None else self._round_trip.read(reader, records)
         if table is None:
             return None
         facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
-        pool = None if table.pool is None else PublicFacts.of(table.pool, self.division.tuning.neighbors)
+        pool = (
+            None if table.pool is None else PublicFacts.of(table.pool, self.group_split.estimation.neighbors)
+        )
         try:
-            return readable(prepare_groups(self._mechanism, self.division, facts, pool).law(table))
+            return make_repeatable(
+                prepare_groups(self._mechanism, self.group_split, facts, pool).distribution(table)
+            )
         except InputError:
             return None
 
 
-def worst_group_pair(
+def find_worst_group_pair(
     mechanism: Mechanism,
     request: Request,
     *,
     groups: int,
     max_groups: int,
     public_keys: bool,
-    centre: float,
+    center: float,
     reach: float,
-    record_cap: int,
+    max_records: int,
     counting: bool,
     per_group: int | None,
-    handover: Handover | None,
+    round_trip: ContainerRoundTrip | None,
     pairs: int,
     seed: int,
     progress: Callable[[int], None] | None,
 ) -> tuple[Finding[GroupPair], int]:
-    """The worst pair found among moves of one user between groups, and how many pairs were judged."""
+    """Return the worst pair found among changes of one user in groups, and how many pairs were evaluated."""
     if groups < _LEAST_GROUPS:
-        raise InputError(f"groups must be at least {_LEAST_GROUPS}, or nobody could move between them")
-    most = _MOST_RECORDS if handover is None else MOST_RECORDS
-    scene = GroupScene(
+        raise InputError(
+            f"{parameter('groups')} must be at least {_LEAST_GROUPS}, or nobody could move between them"
+        )
+    most = _MOST_RECORDS if round_trip is None else MAX_RECORDS
+    space = GroupSearchSpace(
         neighbors=request.neighbors,
         groups=tuple(f"g{number}" for number in range(groups)),
         max_groups=max_groups,
-        centre=centre,
+        center=center,
         reach=reach,
         counts=tuple(
-            sorted({min(count, most) for count in (1, 2, record_cap, record_cap + 1, 4 * record_cap)})
+            sorted({min(count, most) for count in (1, 2, max_records, max_records + 1, 4 * max_records)})
         ),
         sizes=_USUAL_SIZES,
         per_group=per_group or 0,
     )
-    judge = GroupJudge(
-        mechanism, request, scene, public_keys=public_keys, counting=counting, handover=handover
+    evaluate = GroupEvaluator(
+        mechanism, request, space, public_keys=public_keys, counting=counting, round_trip=round_trip
     )
-    users = judge.users_to_audit()
+    users = evaluate.users_to_audit()
     adaptive = users is not None
     if per_group is None and users is not None:
         per_group = -(-users // groups)
     if per_group is not None:
-        scene = _with_sizes(scene, (per_group,))
-    elif judge.division.selection is not None:
-        scene = _with_sizes(scene, (*_USUAL_SIZES, *selection_sizes(judge.division.selection)))
+        space = _with_sizes(space, (per_group,))
+    elif evaluate.group_split.selection is not None:
+        space = _with_sizes(space, (*_USUAL_SIZES, *list_selection_sizes(evaluate.group_split.selection)))
     rng = np.random.default_rng(seed)
-    worlds = None
+    datasets = None
     if adaptive and per_group is not None:
-        worlds = Scene(
+        datasets = SearchSpace(
             neighbors=request.neighbors,
             n_users=per_group * groups,
             dimension=1,
             lengths=(reach,),
-            centre=np.array([centre]),
+            center=np.array([center]),
             units=np.ones(1),
             caps=(1, 2, most),
             adaptive=True,
         )
 
-    edges = () if judge.division.selection is None else selection_sizes(judge.division.selection)
+    edges = (
+        () if evaluate.group_split.selection is None else list_selection_sizes(evaluate.group_split.selection)
+    )
 
     def shapes() -> Iterator[GroupPair]:
         for number in range(max(pairs // 2, 1)):
-            if worlds is not None and number % 3:
-                yield in_groups(directed_pair(number, worlds, rng), scene, rng, edges)
+            if datasets is not None and number % 3:
+                yield spread_over_groups(make_directed_pair(number, datasets, rng), space, rng, edges)
             else:
-                yield group_pair(SHAPES[number % len(SHAPES)], scene, rng)
+                yield make_group_pair(GROUP_SHAPES[number % len(GROUP_SHAPES)], space, rng)
 
     first = shapes()
-    return worst_of(judge, first, lambda pair: varied_group_pair(pair, scene, rng), pairs, rng, progress)
+    return search_worst(evaluate, first, lambda pair: vary_group_pair(pair, space, rng), pairs, rng, progress)
 
 
-def selection_sizes(selection: KeySelection) -> tuple[int, ...]:
-    """Numbers of users of a group at which one user more or less matters to whether it appears."""
+def list_selection_sizes(selection: PartitionSelection) -> tuple[int, ...]:
+    """Return group sizes at which one user more or less affects whether the group is selected."""
     usual, last = selection.usual_users, len(selection.passes) - 1
     return tuple(sorted({0, 1, usual // 2, usual, (usual + last) // 2, last - 1}))
 
 
-def _with_sizes(scene: GroupScene, sizes: tuple[int, ...]) -> GroupScene:
+def _with_sizes(space: GroupSearchSpace, sizes: tuple[int, ...]) -> GroupSearchSpace:
     from dataclasses import replace
 
-    return replace(scene, sizes=tuple(sorted(set(sizes))))
+    return replace(space, sizes=tuple(sorted(set(sizes))))

@@ -1,8 +1,7 @@
-"""The privacy loss between two laws: how well one draw tells them apart.
-
-For laws P and Q let L = ln(dP/dQ) under P. A loss answers two questions: H_eps(P || Q) = E_P (1 - e^(eps - L))_+, the
-delta that the pair has at eps; and the largest L, which pure differential privacy bounds. eps may be negative here:
-conditioning on an earlier draw shifts it.
+"""The privacy loss between two output distributions: how well one sample distinguishes them.
+ For distributions P and Q let L = ln(dP/dQ) under P. A loss provides H_eps(P || Q) = E_P (1 - e^(eps - L))_+, the
+delta of the pair at eps, and the largest L, which pure differential privacy bounds. eps may be negative here, because
+conditioning on an earlier sample shifts it.
 """
 
 from __future__ import annotations
@@ -15,15 +14,13 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hubermean.privacy.hockey_stick import log_divergence_equal_scale, log_divergence_wide_first
-
-Floats = NDArray[np.float64]
+from hubermean.accounting.hockey_stick import log_divergence_equal_scale, log_divergence_wide_first
+from hubermean.data.arrays import FloatArray
 
 
 class Loss(Protocol):
-    """What a pair of laws gives away."""
+    """The privacy loss of a pair of distributions."""
 
     @property
     def largest(self) -> float: ...
@@ -32,11 +29,11 @@ class Loss(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Atoms:
-    """A loss of finitely many values; `unmatched` is the probability of what only P can produce."""
+class DiscreteLoss:
+    """A loss with finitely many values; `unmatched` is the probability of outcomes that only P can produce."""
 
-    values: Floats
-    masses: Floats
+    values: FloatArray
+    masses: FloatArray
     unmatched: float = 0.0
 
     @property
@@ -50,17 +47,17 @@ class Atoms:
             gains = -np.expm1(np.minimum(epsilon - self.values, 0.0))
         return float(self.masses @ gains) + self.unmatched
 
-    def plus(self, other: Atoms) -> Atoms:
-        """The loss of both, drawn independently; many values are rounded down to a grid of `_MOST_ATOMS`."""
+    def plus(self, other: DiscreteLoss) -> DiscreteLoss:
+        """Return the loss of two independent samples; many values are rounded down to a grid of `_MOST_ATOMS`."""
         one, two = self._few(), other._few()
-        return Atoms(
+        return DiscreteLoss(
             values=np.add.outer(one.values, two.values).ravel(),
             masses=np.multiply.outer(one.masses, two.masses).ravel(),
             unmatched=one.unmatched + two.unmatched - one.unmatched * two.unmatched,
         )._few()
 
-    def _few(self) -> Atoms:
-        """At most about `_MOST_ATOMS` values, rounded down; an infinite one is what only P can produce."""
+    def _few(self) -> DiscreteLoss:
+        """Return at most about `_MOST_ATOMS` values, rounded down; infinite values become unmatched."""
         values, masses, unmatched = self.values, self.masses, self.unmatched
         finite = values < math.inf
         if not finite.all():
@@ -72,18 +69,18 @@ class Atoms:
             cells = np.floor((values - least) / width).astype(np.int64)
             masses = np.bincount(cells, weights=masses).astype(np.float64)
             values = least + width * np.arange(len(masses), dtype=np.float64)
-        return Atoms(values=values, masses=masses, unmatched=unmatched)
+        return DiscreteLoss(values=values, masses=masses, unmatched=unmatched)
 
 
 _MOST_ATOMS = 2048
 _ABSOLUTE_ERROR, _RELATIVE_ERROR = 1e-14, 1e-8  # of noncentral chi-square probabilities
-NOTHING = Atoms(values=np.zeros(1), masses=np.ones(1))
-EVERYTHING = Atoms(values=np.zeros(1), masses=np.zeros(1), unmatched=1.0)
+NO_LOSS = DiscreteLoss(values=np.zeros(1), masses=np.ones(1))
+TOTAL_LOSS = DiscreteLoss(values=np.zeros(1), masses=np.zeros(1), unmatched=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianShift:
-    """Two Gaussians of one width, so many deviations apart."""
+    """Two Gaussians of one scale, `shift` standard deviations apart."""
 
     shift: float
 
@@ -93,7 +90,7 @@ class GaussianShift:
 
     def delta(self, epsilon: float) -> float:
         if self.shift == 0.0:
-            return NOTHING.delta(epsilon)
+            return NO_LOSS.delta(epsilon)
         if epsilon > 0.0:
             return math.exp(log_divergence_equal_scale(epsilon, self.shift))
         if epsilon == 0.0:
@@ -115,10 +112,10 @@ class GaussianScales:
         return math.inf
 
     def delta(self, epsilon: float) -> float:
-        if self.log_ratio < 0.0:  # P is the wider one: measure in units of Q's width
+        if self.log_ratio < 0.0:  # P is wider: measure in units of Q's scale
             shift, log_ratio = self.shift / math.exp(self.log_ratio), -self.log_ratio
             if epsilon > 0.0:
-                # The kernel is for laws apart; so little apart that it makes no difference serves for one centre.
+                # The kernel needs distinct centers; for one center use a negligible distance.
                 apart = max(shift, 1e-9)
                 return math.exp(log_divergence_wide_first(epsilon, apart, log_ratio, self.dimension))
             return _wide_first(epsilon, shift, log_ratio, self.dimension)
@@ -128,17 +125,16 @@ class GaussianScales:
 def _wide_first(epsilon: float, shift: float, log_ratio: float, dimension: int) -> float:
     """H_eps( N(0, t^2 I) || N(shift e_1, I) ), as probabilities of the outside of a ball; for eps <= 0."""
     wide, narrow = _in_ball(epsilon, shift, log_ratio, dimension)
-    # Less what the probabilities may be off by: an audit must not raise a false alarm.
+    # Minus the error of the probabilities: an audit must not raise a false alarm.
     return max(1.0 - wide - math.exp(epsilon) * (1.0 - narrow) - _ABSOLUTE_ERROR, 0.0)
 
 
 def _narrow_first(epsilon: float, shift: float, log_ratio: float, dimension: int) -> float:
-    """H_eps( N(0, I) || N(shift e_1, t^2 I) ), as probabilities of the inside of a ball.
+    """Return H_eps( N(0, I) || N(shift e_1, t^2 I) ), as probabilities of the inside of a ball.
 
-    Taken from the other order by H_eps(P || Q) = 1 - e^eps + e^eps H_-eps(Q || P) it would drown in rounding as soon as
-    e^eps is large.
+    The identity H_eps(P || Q) = 1 - e^eps + e^eps H_-eps(Q || P) would cancel for large e^eps.
     """
-    # The ball of the other order is measured from the wide law's middle, so the probabilities keep their names.
+    # The ball of the other order is measured from the center of the wide distribution, so the names stay.
     wide, narrow = _in_ball(-epsilon, shift, log_ratio, dimension)
     if wide <= 0.0:
         return narrow
@@ -147,24 +143,25 @@ def _narrow_first(epsilon: float, shift: float, log_ratio: float, dimension: int
 
 
 def _in_ball(epsilon: float, shift: float, log_ratio: float, dimension: int) -> tuple[float, float]:
-    """What N(0, t^2 I) and N(shift e_1, I) have inside the ball beyond which the first is more than e^eps times the
-    second (proofs/gaussian-calibration.md, (2)).
+    """Return the probabilities of a ball under N(0, t^2 I) and N(shift e_1, I).
+
+    Outside the ball the first density is more than e^eps times the second (proofs/gaussian-calibration.md, (2)).
     """
     from scipy import special  # deferred: it would dominate the import time of the package
 
     t2, excess = math.exp(2.0 * log_ratio), math.expm1(2.0 * log_ratio)
-    centre = shift * t2 / excess
+    center = shift * t2 / excess
     square = 2.0 * t2 / excess * (epsilon + dimension * log_ratio + shift * shift / (2.0 * excess))
     if square <= 0.0:
         return 0.0, 0.0
-    wide = special.chndtr(square / t2, dimension, centre * centre / t2)
-    narrow = special.chndtr(square, dimension, (centre - shift) ** 2)
+    wide = special.chndtr(square / t2, dimension, center * center / t2)
+    narrow = special.chndtr(square, dimension, (center - shift) ** 2)
     return float(wide), float(narrow)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaplaceShift:
-    """Two Laplace laws of one scale, so many scales apart, on a fine grid."""
+    """Two Laplace distributions of one scale, `shift` scales apart, on a fine grid."""
 
     shift: float
 
@@ -179,20 +176,20 @@ class LaplaceShift:
             return -math.expm1(epsilon)
         return -math.expm1(0.5 * (epsilon - self.shift))
 
-    def atoms(self) -> Atoms:
-        """Cells of the loss between -shift and shift, each at its lower end: at most what the law gives away."""
+    def atoms(self) -> DiscreteLoss:
+        """Return cells of the loss between -shift and shift, each at its lower end: a lower bound on the loss."""
         edges = np.linspace(-self.shift, self.shift, 129)
         # Under P the loss is +shift with probability 1/2, -shift with e^-shift / 2, and in between has density
         # exp((l - shift) / 2) / 4.
         upto = 0.5 * np.exp(0.5 * (edges - self.shift))
         masses = np.append(np.diff(upto), 0.5)
         masses[0] += upto[0]
-        return Atoms(values=edges, masses=masses)
+        return DiscreteLoss(values=edges, masses=masses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Case:
-    """One outcome of an earlier draw: its probability under P, ln(P/Q) of it, and the loss of what follows."""
+class ConditionalOutcome:
+    """One outcome of an earlier sample: its probability under P, its log-ratio, and the loss of later stages."""
 
     mass: float
     loss: float
@@ -200,10 +197,10 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cases:
-    """A draw that is seen, then another whose laws depend on it; `unmatched` is what only P can produce."""
+class ConditionalLoss:
+    """A sample, then another that depends on it; `unmatched` is the probability of what only P can produce."""
 
-    cases: Sequence[Case]
+    cases: Sequence[ConditionalOutcome]
     unmatched: float = 0.0
 
     @property
@@ -219,26 +216,25 @@ class Cases:
             case.mass * case.then.delta(epsilon - case.loss) for case in self.cases
         )
 
-    def likely(self, number: int) -> Sequence[Case]:
-        """The cases of the largest mass."""
+    def likely(self, number: int) -> Sequence[ConditionalOutcome]:
+        """Return the outcomes of largest probability."""
         return sorted(self.cases, key=lambda case: -case.mass)[:number]
 
 
-class Together:
-    """Independent parts of few values each, beside one Gaussian shift.
-
-    The largest loss is exact. delta is put together when it is asked for, with values rounded down, so that it is never
-    above the true one.
+class IndependentLosses:
+    """Independent discrete losses together with one Gaussian shift.
+     The largest loss is exact. delta is computed on request, with values rounded down, so it never exceeds the true
+    one.
     """
 
-    def __init__(self, parts: Sequence[Atoms | LaplaceShift], shift: float) -> None:
+    def __init__(self, parts: Sequence[DiscreteLoss | LaplaceShift], shift: float) -> None:
         self._parts = parts
         self._gaussian = GaussianShift(shift=shift)
         self.largest = self._gaussian.largest + math.fsum(part.largest for part in parts)
 
     @cached_property
-    def _atoms(self) -> Atoms:
-        atoms = NOTHING
+    def _atoms(self) -> DiscreteLoss:
+        atoms = NO_LOSS
         for part in self._parts:
             atoms = atoms.plus(part.atoms() if isinstance(part, LaplaceShift) else part)
         return atoms
@@ -256,9 +252,9 @@ class Together:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Joint:
-    """Cases of several independent draws at once: the likely ones, so that delta is a lower bound."""
+    """Outcomes of several independent staged samples: the likely ones, so delta is a lower bound."""
 
-    cases: Cases
+    cases: ConditionalLoss
     largest: float
 
     def delta(self, epsilon: float) -> float:
@@ -270,38 +266,37 @@ _LIKELY = 4
 _MOST_JOINT_CASES = 256
 
 
-def independent(losses: Sequence[Loss]) -> Loss:
-    """The loss of independent draws together.
-
-    Gaussian shifts add in squares, losses of few values by convolution. Draws in stages are looked at in their likely
-    cases only: the largest loss stays exact, delta becomes a lower bound.
+def combine_independent(losses: Sequence[Loss]) -> Loss:
+    """Return the loss of independent samples together.
+     Gaussian shifts add in squares, discrete losses by convolution. Staged samples are evaluated in their likely
+    outcomes only: the largest loss stays exact, delta becomes a lower bound.
     """
-    losses = [loss for loss in losses if loss is not NOTHING]
+    losses = [loss for loss in losses if loss is not NO_LOSS]
     if not losses:
-        return NOTHING
+        return NO_LOSS
     if len(losses) == 1:
         return losses[0]
-    staged = [loss for loss in losses if isinstance(loss, Cases)]
+    staged = [loss for loss in losses if isinstance(loss, ConditionalLoss)]
     if staged:
-        rest = [loss for loss in losses if not isinstance(loss, Cases)]
+        rest = [loss for loss in losses if not isinstance(loss, ConditionalLoss)]
         likely = max(1, min(_LIKELY, int(_MOST_JOINT_CASES ** (1.0 / len(staged)))))
         joint = [
-            Case(
+            ConditionalOutcome(
                 mass=math.prod(case.mass for case in combined),
                 loss=sum(case.loss for case in combined),
-                then=independent([*rest, *(case.then for case in combined)]),
+                then=combine_independent([*rest, *(case.then for case in combined)]),
             )
             for combined in itertools.product(*(loss.likely(likely) for loss in staged))
         ]
-        return Joint(cases=Cases(cases=joint), largest=math.fsum(loss.largest for loss in losses))
+        return Joint(cases=ConditionalLoss(cases=joint), largest=math.fsum(loss.largest for loss in losses))
     shift, parts = 0.0, []
     for loss in losses:
         match loss:
             case GaussianShift():
                 shift = math.hypot(shift, loss.shift)
-            case LaplaceShift() | Atoms():
+            case LaplaceShift() | DiscreteLoss():
                 parts.append(loss)
             case _:
-                # Two widths or a mixture: one part alone bounds the whole from below.
+                # Different scales or a mixture: a single part bounds the whole from below.
                 return max(losses, key=lambda part: part.delta(1.0))
-    return Together(parts, shift) if parts else GaussianShift(shift=shift)
+    return IndependentLosses(parts, shift) if parts else GaussianShift(shift=shift)

@@ -1,7 +1,10 @@
-"""The search for the pair that gives away most: shapes first, then the worst of them varied.
+"""The search for the pair of neighbors with the largest privacy loss: named shapes first, then variations of the worst.
+ The search is independent of the mechanism. A pair is evaluated by the exact loss between the two output
+distributions from which the mechanism samples, and by the claims of its proof, if it states any.
 
-Nothing here knows a mechanism. A pair is judged by the exact loss between the two laws that the mechanism itself draws
-from, and by the claims that its proof rests on, where it states them.
+Chains connect two very different data sets by neighbors. What distinguishes the ends must show at one of the links. A
+mechanism that depends on a limit (a number of usable users, a scale, a total) jumps somewhere along the chain, and
+bisection finds that link without knowing the limit.
 """
 
 from __future__ import annotations
@@ -14,33 +17,123 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 
-from hubermean.auditing.chains import chain_of, weakest_link
-from hubermean.auditing.compare import compare, readable
-from hubermean.auditing.directed import directed_pair
-from hubermean.auditing.handover import Handover
+from hubermean.accounting.budget import Claim
+from hubermean.auditing.claims import measure_claims
+from hubermean.auditing.compare import compare, make_repeatable
+from hubermean.auditing.containers import ContainerRoundTrip
 from hubermean.auditing.loss import Loss
-from hubermean.auditing.steps import shares_of_claims
-from hubermean.auditing.worlds import SHAPES, USER, Pair, Scene, pair_of, varied
+from hubermean.auditing.neighbors import (
+    SHAPES,
+    USER,
+    Pair,
+    SearchSpace,
+    User,
+    make_directed_pair,
+    make_pair,
+    vary_pair,
+)
+from hubermean.data.arrays import FloatArray, IntArray
+from hubermean.data.user_table import PrivateTable, UserTable
+from hubermean.distributions.output import OutputDistribution
 from hubermean.errors import InputError
-from hubermean.ingest import user_table
-from hubermean.laws import Claim, Law
-from hubermean.mechanisms import Mechanism, Prepared, PublicFacts, Request
-from hubermean.user_table import PrivateTable, UserTable
+from hubermean.ingest.reading import user_table
+from hubermean.mechanisms.base import Mechanism, Prepared
+from hubermean.types.request import Neighbors, PublicFacts, Request
+
+# Ends that differ in what a limit may concern: usable users, scale, location; then random ends.
+_ENDS = (("cluster", "alone"), ("cluster", "opposites"), ("tails", "alone"), ("cluster", "majority"))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chain:
+    """A chain of neighbors: data set k has the first k users of `there` and the remaining users of `here`.
+
+    Under `add-remove`, it has only the first k users of `there`.
+    """
+
+    shape: str
+    here: tuple[FloatArray, IntArray] | None
+    there: tuple[FloatArray, IntArray]
+
+    def __len__(self) -> int:
+        return len(self.there[1])
+
+    def table(self, k: int) -> UserTable:
+        return UserTable.from_means(*self._users(k, k))
+
+    def link(self, k: int) -> Pair:
+        """Return the pair of data set k and data set k + 1."""
+        means, records = self._users(k, k + 1)
+        before = None if self.here is None else _user(self.here, k)
+        return Pair(shape=self.shape, means=means, records=records, before=before, after=_user(self.there, k))
+
+    def _users(self, upto: int, since: int) -> tuple[FloatArray, IntArray]:
+        means, records = self.there[0][:upto], self.there[1][:upto]
+        if self.here is None:
+            return means, records
+        return np.vstack([means, self.here[0][since:]]), np.append(records, self.here[1][since:])
+
+
+def make_chain(number: int, space: SearchSpace, rng: Generator) -> Chain:
+    """Make a chain between two shapes, those of `_ENDS` first."""
+    shapes = _ENDS[number] if number < len(_ENDS) else rng.choice(SHAPES, 2)
+    here, there = (make_pair(str(shape), space, rng) for shape in shapes)
+    shape = f"{there.shape} after {here.shape}"
+    if space.neighbors is Neighbors.ADD_REMOVE:
+        # Half of the users of each: first those of one end, then those of the other.
+        means = np.vstack([here.means[::2], there.means[::2]])
+        return Chain(shape=shape, here=None, there=(means, np.append(here.records[::2], there.records[::2])))
+    records = here.records if space.neighbors is Neighbors.REPLACE_VALUES else there.records
+    return Chain(shape=shape, here=(here.means, here.records), there=(there.means, records))
+
+
+class Scale(Protocol):
+    """Makes the output distribution of a data set, and measures the loss between those of two neighbors."""
+
+    def distribution(self, table: UserTable) -> OutputDistribution | None: ...
+
+    def apart(
+        self, first: OutputDistribution | None, second: OutputDistribution | None, users: int
+    ) -> float: ...
+
+
+def find_worst_link(chain: Chain, scale: Scale, rng: Generator) -> Pair | None:
+    """Find a link with a large loss, by bisection."""
+    low, high = 0, len(chain)
+    if high == 0:
+        return None
+    first, last = scale.distribution(chain.table(low)), scale.distribution(chain.table(high))
+    while high - low > 1:
+        middle = (low + high) // 2
+        between = scale.distribution(chain.table(middle))
+        left, right = scale.apart(first, between, middle - low), scale.apart(between, last, high - middle)
+        if left > right or (left == right and rng.random() < 0.5):
+            high, last = middle, between
+        else:
+            low, first = middle, between
+    return chain.link(low)
+
+
+def _user(users: tuple[FloatArray, IntArray], number: int) -> User:
+    means, records = users
+    return User(mean=tuple(means[number].tolist()), records=int(records[number]))
+
 
 TOLERANCE = 1e-6
-"""What the arithmetic of an audit may be off by, relative to the promise."""
+"""Relative error of the audit's arithmetic."""
 
 _KEPT = 8
 _GENERAL = ("score", "slope")
-_NEAR_ENOUGH = 0.98  # of a claim: what a search for more would gain is little
+_NEAR_ENOUGH = 0.98  # of a claim: searching for more would gain little
 _SCANNED = ("springs", "brink", "majority", "missing")
-_PAIRS_PER_CHAIN = 60  # a chain costs about twice the binary digits of the number of users
-_MOST_CHAINED = 50.0  # more epsilon than this tells nothing, and its exponential must stay a number
+_PAIRS_PER_CHAIN = 60  # a chain costs about twice the binary logarithm of the number of users
+_MOST_CHAINED = 50.0  # a larger epsilon is not informative, and its exponential could overflow
 
 
-class AnyPair(Protocol):
-    """Two neighbouring data sets that can be told to people."""
+class DescribedPair(Protocol):
+    """Two neighboring data sets that can be described."""
 
     @property
     def shape(self) -> str: ...
@@ -56,21 +149,21 @@ class AnyPair(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
-P = TypeVar("P", bound=AnyPair)
+P = TypeVar("P", bound=DescribedPair)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Finding(Generic[P]):
-    """A pair and what it gives away.
+    """A pair and its privacy loss.
 
     Attributes:
-        epsilon: the loss: the least epsilon for which the pair keeps the promised delta.
-        delta: the delta that the pair has at the promised epsilon.
-        claims: for each claim of the proof, how much of what it allows the pair uses; above 1 it is false.
-        broken: whether the promise or a claim is broken.
-        score: by which pairs are compared in the search; above 1 where the promise is broken.
-        slope: the score at half the promised epsilon; it tells pairs whose loss is spread out from those, found
-            easily, that use up delta by a rare accident.
+        epsilon: the smallest epsilon for which the pair has at most the claimed delta.
+        delta: the delta of the pair at the claimed epsilon.
+        claims: for each claim of the proof, the share of what it allows that the pair uses; above 1 it is false.
+        broken: whether the guarantee or a claim is violated.
+        score: the search's objective; above 1 if the guarantee is violated.
+        slope: the score at half the claimed epsilon. It separates pairs with a spread-out loss from pairs, found
+            easily, that use up delta by a rare event.
     """
 
     pair: P
@@ -82,28 +175,30 @@ class Finding(Generic[P]):
     slope: float = 0.0
 
     def by(self, key: str) -> float:
-        """How good a find it is by its score, its slope, or the share of a claim; the promise breaks ties."""
+        """Return the rank by score, by slope, or by the share of a claim, with the score as tie-breaker."""
         if key in _GENERAL:
             return float(getattr(self, key))
         return self.claims.get(key, 0.0) + 1e-3 * min(self.score, 1.0)
 
 
-class AnyJudge(ABC, Generic[P]):
-    """Computes what a pair gives away under a promise."""
+class PairEvaluator(ABC, Generic[P]):
+    """Evaluates the privacy loss of pairs against a guarantee."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
 
     @abstractmethod
-    def laws(self, pair: P) -> tuple[Law, Law, Mapping[str, float]] | bool:
-        """The two laws, and claims of the proof about them; or, refused from public facts, whether both were."""
+    def distributions(
+        self, pair: P
+    ) -> tuple[OutputDistribution, OutputDistribution, Mapping[str, float]] | bool:
+        """Return both output distributions and claims about them; if refused from public facts, whether both were."""
 
     def __call__(self, pair: P, *, loss: bool = False) -> Finding[P]:
-        """Judge a pair; `loss` asks for its epsilon as well, which takes a root search."""
-        promised, target = self._request.epsilon, self._request.delta
-        found = self.laws(pair)
+        """Evaluate a pair; `loss` requests its epsilon as well, which takes a root search."""
+        guaranteed, target = self._request.epsilon, self._request.delta
+        found = self.distributions(pair)
         if isinstance(found, bool):
-            # Refused from public facts: alike for both, or the refusal itself tells them apart.
+            # Refused from public facts: both alike, or the refusal itself distinguishes them.
             apart = not found
             return Finding(
                 pair=pair,
@@ -114,60 +209,75 @@ class AnyJudge(ABC, Generic[P]):
                 score=math.inf if apart else 0.0,
             )
         first, second, claims = found
-        laws = first, second
-        promise = Claim(what="promise", epsilon=promised, delta=target)
-        claims = {**claims, **shares_of_claims(first, second, promise)}
-        worst = max((compare(*laws), compare(*laws[::-1])), key=lambda one: _excess(one, promised, target))
-        score = _score(worst, promised, target)
+        distributions = first, second
+        guarantee = Claim(what="guarantee", epsilon=guaranteed, delta=target)
+        claims = {**claims, **measure_claims(first, second, guarantee)}
+        worst = max(
+            (compare(*distributions), compare(*distributions[::-1])),
+            key=lambda one: _excess(one, guaranteed, target),
+        )
+        score = _score(worst, guaranteed, target)
         return Finding(
             pair=pair,
-            epsilon=_epsilon_at(worst, target, promised) if loss else math.nan,
-            delta=worst.delta(promised),
+            epsilon=_epsilon_at(worst, target, guaranteed) if loss else math.nan,
+            delta=worst.delta(guaranteed),
             claims=claims,
             broken=max(score, *claims.values(), 0.0) > 1.0 + TOLERANCE,
             score=score,
-            slope=_score(worst, 0.5 * promised, target),
+            slope=_score(worst, 0.5 * guaranteed, target),
         )
 
 
-class Judge(AnyJudge[Pair]):
-    """Computes what a pair gives away under a mechanism and its promise."""
+class MechanismEvaluator(PairEvaluator[Pair]):
+    """Evaluates the privacy loss of pairs under a mechanism."""
 
-    def __init__(self, mechanism: Mechanism, request: Request, handover: Handover | None = None) -> None:
+    def __init__(
+        self, mechanism: Mechanism, request: Request, round_trip: ContainerRoundTrip | None = None
+    ) -> None:
         super().__init__(request)
         self._mechanism = mechanism
-        self._handover = handover
+        self._round_trip = round_trip
 
-    def laws(self, pair: Pair) -> tuple[Law, Law, Mapping[str, float]] | bool:
-        if self._handover is None:
-            return self._laws(*pair.tables())
-        first, second = pair.columns(self._handover)
-        with self._handover.of(first, second) as data:
+    def distributions(
+        self, pair: Pair
+    ) -> tuple[OutputDistribution, OutputDistribution, Mapping[str, float]] | bool:
+        if self._round_trip is None:
+            return self._distributions(*pair.tables())
+        first, second = pair.columns(self._round_trip)
+        with self._round_trip.of(first, second) as data:
             reader = partial(user_table, user=USER, value=[*first][1:])
-            one, two = (self._handover.read(reader, each) for each in data)
+            one, two = (self._round_trip.read(reader, each) for each in data)
             if one is None or two is None:
                 return one is two
-            return self._laws(one, two)
+            return self._distributions(one, two)
 
-    def _laws(self, *tables: PrivateTable) -> tuple[Law, Law, Mapping[str, float]] | bool:
+    def _distributions(
+        self, *tables: PrivateTable
+    ) -> tuple[OutputDistribution, OutputDistribution, Mapping[str, float]] | bool:
         first, second = (self._prepared(table) for table in tables)
         if first is None or second is None:
             return first is second
-        laws = readable(first.law(tables[0])), readable(second.law(tables[1]))
-        return *laws, first.claims(*laws)
+        distributions = (
+            make_repeatable(first.distribution(tables[0])),
+            make_repeatable(second.distribution(tables[1])),
+        )
+        return *distributions, first.claims(*distributions)
 
-    def law(self, table: UserTable) -> Law | None:
-        """The law of a data set; None where it is refused from public facts."""
+    def distribution(self, table: UserTable) -> OutputDistribution | None:
+        """Return the output distribution of a data set; None if it is refused from public facts."""
         prepared = self._prepared(table)
-        return None if prepared is None else readable(prepared.law(table))
+        return None if prepared is None else make_repeatable(prepared.distribution(table))
 
-    def apart(self, first: Law | None, second: Law | None, users: int) -> float:
+    def apart(self, first: OutputDistribution | None, second: OutputDistribution | None, users: int) -> float:
         """The score of two data sets that so many users tell apart, for as many times epsilon: to guide a search."""
         if first is None or second is None:
             return 0.0 if first is second else math.inf
-        laws = first, second
+        distributions = first, second
         epsilon = max(min(users * self._request.epsilon, _MOST_CHAINED), self._request.epsilon)
-        return max(_score(compare(*pair), epsilon, self._request.delta) for pair in (laws, laws[::-1]))
+        return max(
+            _score(compare(*pair), epsilon, self._request.delta)
+            for pair in (distributions, distributions[::-1])
+        )
 
     def _prepared(self, table: PrivateTable) -> Prepared | None:
         try:
@@ -181,7 +291,7 @@ def _excess(loss: Loss, epsilon: float, delta: float) -> float:
 
 
 def _score(loss: Loss, epsilon: float, delta: float) -> float:
-    """1 at the promise, above where it is broken, and rising towards it, so that a search knows where to go."""
+    """Return the objective: 1 at the guarantee, above 1 if violated, and increasing towards it to guide the search."""
     if delta == 0.0:
         return loss.largest / epsilon
     found = loss.delta(epsilon)
@@ -192,11 +302,11 @@ def _score(loss: Loss, epsilon: float, delta: float) -> float:
     return 0.02 * min(loss.largest / epsilon, 1.0)
 
 
-def _epsilon_at(loss: Loss, delta: float, promised: float) -> float:
-    """The least epsilon at which the loss has the delta, to six digits."""
+def _epsilon_at(loss: Loss, delta: float, guaranteed: float) -> float:
+    """Return the smallest epsilon at which the loss has at most this delta, to six digits."""
     if delta == 0.0:
         return loss.largest
-    low, high = 0.0, max(promised, 1e-9)
+    low, high = 0.0, max(guaranteed, 1e-9)
     while loss.delta(high) > delta:
         low, high = high, 2.0 * high
         if high > 1e6:
@@ -207,56 +317,60 @@ def _epsilon_at(loss: Loss, delta: float, promised: float) -> float:
     return high
 
 
-def worst_pair(
-    judge: Judge, scene: Scene, *, pairs: int, seed: int, progress: Callable[[int], None] | None = None
+def find_worst_pair(
+    evaluate: MechanismEvaluator,
+    space: SearchSpace,
+    *,
+    pairs: int,
+    seed: int,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[Finding[Pair], int]:
-    """The worst pair found, and how many were judged.
-
-    The first part of the effort goes to shapes, scanning how many users are in their inner group, and to the links of
-    chains; the rest varies the worst so far.
+    """Return the worst pair found, and how many were evaluated.
+     The first half of the effort goes to named shapes, scanning the number of users in their inner group, and to the
+    links of chains; the rest varies the worst pairs so far.
     """
     rng = np.random.default_rng(seed)
 
     def shapes() -> Iterator[Pair]:
         for number in range(max(pairs // 2, 1)):
-            if scene.adaptive and number % 3:
-                yield directed_pair(number, scene, rng)
-            # Every second pair is of a shape whose inner group is scanned from nobody to everybody.
+            if space.adaptive and number % 3:
+                yield make_directed_pair(number, space, rng)
+            # Every second pair has a shape whose inner group is scanned from no user to all users.
             elif number % 2:
                 shape = _SCANNED[(number // 2) % len(_SCANNED)]
-                inner = round(2.0 * number / pairs * (scene.n_users - 1))
-                yield pair_of(shape, scene, rng, inner=inner)
+                inner = round(2.0 * number / pairs * (space.n_users - 1))
+                yield make_pair(shape, space, rng, inner=inner)
             else:
-                yield pair_of(SHAPES[(number // 2) % len(SHAPES)], scene, rng)
+                yield make_pair(SHAPES[(number // 2) % len(SHAPES)], space, rng)
         for number in range(min(max(pairs // _PAIRS_PER_CHAIN, 1), pairs - pairs // 2)):
-            link = weakest_link(chain_of(number, scene, rng), judge, rng)
+            link = find_worst_link(make_chain(number, space, rng), evaluate, rng)
             if link is not None:
                 yield link
 
-    return worst_of(judge, shapes(), lambda pair: varied(pair, scene, rng), pairs, rng, progress)
+    return search_worst(evaluate, shapes(), lambda pair: vary_pair(pair, space, rng), pairs, rng, progress)
 
 
-def worst_of(
-    judge: AnyJudge[P],
+def search_worst(
+    evaluate: PairEvaluator[P],
     first: Iterable[P],
     vary: Callable[[P], P],
     pairs: int,
     rng: np.random.Generator,
     progress: Callable[[int], None] | None,
 ) -> tuple[Finding[P], int]:
-    """The worst of some pairs and of variations of the worst so far, and how many were judged.
-
-    There is a list of the worst by the promise and one by each claim. Its `claims` are the largest shares of all pairs.
+    """Return the worst of some pairs and of variations of the worst so far, and how many were evaluated.
+     There is one ranking by the guarantee and one by each claim. `claims` of the result are the largest shares of all
+    pairs.
     """
-    judged = 0
+    evaluated = 0
     boards: dict[str, list[Finding[P]]] = {key: [] for key in _GENERAL}
 
     def consider(pair: P) -> None:
-        nonlocal judged
-        finding = judge(pair)
-        judged += 1
+        nonlocal evaluated
+        finding = evaluate(pair)
+        evaluated += 1
         if progress is not None:
-            progress(judged)
+            progress(evaluated)
         for key in (*_GENERAL, *finding.claims):
             board = boards.setdefault(key, [])
             board.append(finding)
@@ -265,16 +379,16 @@ def worst_of(
 
     for pair in first:
         consider(pair)
-    while judged < pairs:
+    while evaluated < pairs:
         open_ = [key for key, board in boards.items() if key in _GENERAL or board[0].by(key) < _NEAR_ENOUGH]
         board = boards[open_[int(rng.integers(len(open_)))]]
-        # The worst is varied most often, the others so that no single hill decides.
+        # The worst is varied most often, the others so that no single local maximum decides.
         position = min(int(rng.exponential(2.0)), len(board) - 1)
         consider(vary(board[position].pair))
-    # A broken promise comes first, then a false claim; of equals, the pair whose loss is spread out tells more.
+    # A violated guarantee comes first, then a false claim; among equals, a spread-out loss is more informative.
     everyone = [finding for board in boards.values() for finding in board]
     found = max(everyone, key=lambda one: (max(one.score, 1.0), one.broken, round(one.score, 5), one.slope))
     most = {
         key: max(one.claims[key] for one in board) for key, board in boards.items() if key not in _GENERAL
     }
-    return replace(judge(found.pair, loss=True), claims=most), judged
+    return replace(evaluate(found.pair, loss=True), claims=most), evaluated

@@ -1,49 +1,52 @@
-"""`hubermean audit`: the worst pair of neighbours that a search finds, and what it gives away."""
+"""`hubermean audit`: the worst pair of neighboring data sets that a search finds, and its privacy loss."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hubermean.auditing import CONTAINERS
-from hubermean.auditing import audit as run_audit
+from hubermean.auditing.audit import audit as run_audit
+from hubermean.auditing.containers import CONTAINERS
+from hubermean.cli.experiments import INSTALLED, PAPER_LITERAL, paper_mechanism
 from hubermean.cli.options import (
-    AUDITED,
     DATA,
     GROUPS,
     PRIVACY,
     AsJson,
-    Bounds,
     Delta,
     Epsilon,
     MaxGroups,
     Neighbors,
     Per,
     Quiet,
-    Radius,
-    RecordCap,
-    Threshold,
-    ThresholdPower,
-    bounds_of,
+    add_options,
     check_output,
+    complete,
+    list_mechanisms,
     one_of,
+    to_keywords,
 )
 from hubermean.cli.render import console, print_table
-from hubermean.relations import DEFAULT_NEIGHBORS
+from hubermean.mechanisms.base import Mechanism
+from hubermean.mechanisms.registry import REGISTRY
+from hubermean.types.options import PublicParameters
+from hubermean.types.request import DEFAULT_NEIGHBORS
 
+ONLY_AUDITED = ("count", *((PAPER_LITERAL,) if INSTALLED else ()))
 BROKEN = 4
 SEARCH = "Search"
 
 
+@add_options("bounds", "max_records", "threshold", "threshold_power", "radius")
 def audit(
     mechanism: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="One of " + ", ".join(f"'{name}'" for name in AUDITED) + ".",
-            autocompletion=one_of(AUDITED),
+            help=list_mechanisms(*ONLY_AUDITED),
+            autocompletion=complete(lambda: (*REGISTRY, *ONLY_AUDITED)),
             rich_help_panel=PRIVACY,
         ),
     ] = "auto",
@@ -57,25 +60,22 @@ def audit(
     users: Annotated[
         int | None,
         typer.Option(
-            metavar="NUMBER", help="Users per world; as few as work if left out.", rich_help_panel=DATA
+            metavar="NUMBER",
+            help="Users per data set; by default as few as the mechanism works with.",
+            rich_help_panel=DATA,
         ),
     ] = None,
-    bounds: Bounds = None,
-    record_cap: RecordCap = None,
-    threshold: Threshold = None,
-    threshold_power: ThresholdPower = None,
-    radius: Radius = None,
     groups: Annotated[
         int | None,
         typer.Option(
             metavar="NUMBER",
-            help="Audit a release by group with so many groups: users move between them.",
+            help="Audit a release by group, with this many groups.",
             rich_help_panel=GROUPS,
         ),
     ] = None,
     max_groups: MaxGroups = 1,
     private_keys: Annotated[
-        bool, typer.Option("--private-keys", help="Groups are chosen privately.", rich_help_panel=GROUPS)
+        bool, typer.Option("--private-keys", help="Groups are selected privately.", rich_help_panel=GROUPS)
     ] = False,
     container: Annotated[
         str | None,
@@ -90,52 +90,53 @@ def audit(
         int | None,
         typer.Option(
             metavar="NUMBER",
-            help="Pairs of neighbours to judge; if left out 2,000, fewer by group, for 'adaptive' or a container.",
+            help="Pairs of neighbors to compare; by default 2,000, fewer by group, for 'adaptive' or a container.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Seed of the synthetic worlds.", rich_help_panel=SEARCH)
+        int, typer.Option(metavar="NUMBER", help="Seed of the synthetic data sets.", rich_help_panel=SEARCH)
     ] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    **options: Any,
 ) -> None:
-    """Search for neighbours on which a mechanism gives away more than it promises. Reads no data.
+    """Search for neighboring data sets that break a mechanism's guarantee. Reads no data.
 
-    Exit code 4 means that a promise is broken.
+    Exit code 4 means that a guarantee is broken.
 
     [bold]Examples[/bold]
 
-      hubermean audit --mechanism exact --epsilon 1 --threshold 1 --radius 100
+      hubermean audit --mechanism inverse-sensitivity --threshold 1 --radius 100
 
       hubermean audit --mechanism clipped --epsilon 0.5 --bounds 0 10 --quiet
 
       hubermean audit --mechanism clipped --bounds 0 10 --groups 4 --max-groups 2
     """
     check_output(as_json=as_json, quiet=quiet)
+    parameters = to_keywords(options)
+    audited: str | Mechanism = mechanism
+    if mechanism == PAPER_LITERAL:
+        audited, parameters = paper_mechanism(PublicParameters.from_keywords(**parameters)), {}
     with Progress(
-        TextColumn("judging pairs"),
+        TextColumn("comparing pairs"),
         BarColumn(),
         MofNCompleteColumn(),
         console=console(stderr=True),
         transient=True,
         disable=as_json or quiet or not console(stderr=True).is_terminal,
     ) as bar:
-        # How many there will be if nothing is said is known once the mechanism is.
+        # The default number of pairs depends on the mechanism.
         task = bar.add_task("", total=pairs)
         result = run_audit(
-            mechanism,
+            audited,
             epsilon=epsilon,
             delta=delta,
             per=per,  # type: ignore[arg-type]  # checked by the API, which names the choices
             neighbors=neighbors,
             columns=columns,
             users=users,
-            bounds=bounds_of(bounds),
-            record_cap=record_cap,
-            threshold=threshold,
-            threshold_power=threshold_power,
-            radius=radius,
+            **parameters,
             groups=groups,
             max_groups=max_groups,
             private_keys=private_keys,

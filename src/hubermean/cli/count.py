@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hubermean import api
+from hubermean import _api as api
 from hubermean.cli.options import (
     DATA,
     AsJson,
     By,
-    Dataset,
     Delta,
-    Engine,
     Epsilon,
     File,
-    Fresh,
     Key,
     Keys,
-    LedgerPlace,
     MaxGroups,
-    MemoryLimit,
     Neighbors,
-    Question,
     Quiet,
-    RecordCap,
     Report,
-    Threads,
     Timings,
     User,
-    Users,
+    add_options,
     check_output,
     one_of,
 )
+from hubermean.cli.output import (
+    collect_unrecorded,
+    finish,
+    make_group_arguments,
+    print_result,
+    write_report,
+)
 from hubermean.cli.private_run import private_run
-from hubermean.cli.showing import finish, groups, show, unrecorded, write_report
-from hubermean.relations import DEFAULT_NEIGHBORS
-from hubermean.report import Destination
+from hubermean.release.charging import LedgerOptions
+from hubermean.report.file import Destination
+from hubermean.types.options import EngineOptions
+from hubermean.types.request import DEFAULT_NEIGHBORS
 
 
+@add_options("max_records", "n_users", EngineOptions, LedgerOptions)
 def count(
     file: File,
     user: User,
@@ -49,7 +50,7 @@ def count(
         str,
         typer.Option(
             metavar="users|records",
-            help="What is counted; of records, each user's up to a cap.",
+            help="What to count; each user counts for at most --max-records records.",
             autocompletion=one_of(("users", "records")),
             rich_help_panel=DATA,
         ),
@@ -58,7 +59,7 @@ def count(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Count only what has a usable value here; repeat for several.",
+            help="Count only records with a usable value here; repeat for several.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -67,21 +68,13 @@ def count(
     keys: Keys = None,
     max_groups: MaxGroups = 1,
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
-    record_cap: RecordCap = None,
-    users: Users = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
-    engine: Engine = None,
-    ledger: LedgerPlace = None,
-    dataset: Dataset = None,
-    question: Question = None,
-    fresh: Fresh = False,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     unsafe_timings: Timings = False,
+    **options: Any,
 ) -> None:
-    """Release how many users or records there are.
+    """Release the number of users or records.
 
     [bold]Examples[/bold]
 
@@ -92,7 +85,7 @@ def count(
     """
     check_output(as_json=as_json, quiet=quiet)
     destination = None if report is None else Destination.checked(report)
-    with private_run(unsafe_timings=unsafe_timings), unrecorded() as lost:
+    with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
         result = api.count(
             file,
             user=user,
@@ -100,20 +93,12 @@ def count(
             delta=delta,
             of=of,
             value=value or None,
-            **groups(file, by, key, keys, max_groups),
             neighbors=neighbors,
-            record_cap=record_cap,
-            n_users=users,
-            memory_limit=memory_limit,
-            threads=threads,
-            engine=engine,
             progress=not (as_json or quiet),
-            ledger=ledger,
-            dataset=dataset,
-            question=question,
-            fresh=fresh,
+            **make_group_arguments(file, by, key, keys, max_groups),
+            **options,
         )
-    show(result, as_json=as_json, quiet=quiet)
+    print_result(result, as_json=as_json, quiet=quiet)
     if destination is not None:
         write_report(result, destination, source=file, announce=not (as_json or quiet))
     finish(result, lost)

@@ -1,4 +1,4 @@
-"""`hubermean demo`: a first look with no file at hand."""
+"""`hubermean demo`: a release of made-up data, beside its true mean."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from hubermean import api
+from hubermean import _api as api
 from hubermean.cli.example_trips import CITIES, RIDERS, example_trips
 from hubermean.cli.options import OUTPUT, PRIVACY, AsJson
 from hubermean.cli.render import console, print_release
 from hubermean.errors import InputError
-from hubermean.release import Release
+from hubermean.types.release import Release
 
-MADE_UP = "made-up data: no person stands behind it, so its true mean may be shown"
+MADE_UP = "made-up data about nobody, so its true mean may be shown"
 FILE = "trips.parquet"
 
 
@@ -28,13 +28,13 @@ def demo(
         str | None,
         typer.Option(
             metavar=FILE,
-            help="Keep the made-up trips as a Parquet file, to go on with.",
+            help="Also save the made-up trips as a Parquet file.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """A private mean of made-up trips, beside the true one: a first look that needs no file.
+    """Release a private mean of made-up trips, beside the true one.
 
     [bold]Examples[/bold]
 
@@ -46,7 +46,7 @@ def demo(
     """
     trips = example_trips()
     if save is not None:
-        _keep(trips, Path(save))
+        _save(trips, Path(save))
     release = api.mean(trips, user="rider_id", value="fare", epsilon=epsilon)
     truth = float(trips["fare"].to_numpy().mean())
     if as_json:
@@ -55,11 +55,11 @@ def demo(
     _explain(release, truth, records=trips.num_rows, saved=save)
 
 
-def _keep(trips: Any, path: Path) -> None:
+def _save(trips: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
     if path.suffix != ".parquet":
-        raise InputError(f"the trips are kept as Parquet: name a file such as {FILE}, not {path.name!r}")
+        raise InputError(f"trips are saved as Parquet: name a file such as {FILE}, not {path.name!r}")
     if path.exists():
         raise InputError(f"{path} exists already; name another file")
     try:
@@ -76,21 +76,24 @@ def _explain(release: Release, truth: float, *, records: int, saved: str | None)
 
     say(f"{records:,} trips of {RIDERS:,} riders in {len(CITIES)} cities. This is {MADE_UP}.\n")
     print_release(release)
-    say(f"\nTrue mean of all fares: {truth:.2f}. A release never shows that; here you may compare.", "bold")
     say(
-        "You provide only the privacy budget: bounds, and a cap on how many trips of a rider count, are estimated with "
-        "a part of it. Some riders took hundreds of trips, and yet the answer hides whether any one rider is in the "
-        "data. Run it again: the noise is drawn anew. Try --epsilon 0.3 for a stronger guarantee."
+        f"\nTrue mean of all fares: {truth:.2f}. A release never shows it; compare it with the private mean.",
+        "bold",
+    )
+    say(
+        "You provide only the privacy budget; bounds and a contribution bound are estimated with a part of it. Some "
+        "riders took hundreds of trips, but the result hides whether any one rider is in the data. Run it again to see "
+        "fresh noise. Try --epsilon 0.3 for a stronger guarantee."
     )
     if saved is None:
-        say("\nNext, with a file to try things on:")
-        _command(f"hubermean demo --save {FILE}")
+        say("\nNext, save the trips to a file:")
+        _print_command(f"hubermean demo --save {FILE}")
         saved = FILE
     else:
         say(f"\nThe trips are in {saved}. Next:")
-    _command(f"hubermean release {saved} --user rider_id --value fare --epsilon 1 --report fare.html")
+    _print_command(f"hubermean release {saved} --user rider_id --value fare --epsilon 1 --report fare.html")
 
 
-def _command(line: str) -> None:
-    """As one line, however wide the terminal, so that it can be copied."""
+def _print_command(line: str) -> None:
+    """Print a command on one line, however narrow the terminal, so that it can be copied."""
     console().print(Text(f"  {line}", style="bold"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`hubermean doctor`: is this machine fit to make a release?"""
+"""`hubermean doctor`: checks that this machine can make a release."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
         console().print(
             "[green]This machine is ready to release.[/green]"
             if healthy
-            else "[red]Do not release on this machine before the failed checks are mended.[/red]"
+            else "[red]Do not release on this machine before the failed checks are fixed.[/red]"
         )
     if not healthy:
         raise typer.Exit(2)
@@ -84,31 +84,32 @@ def _passes(test: Callable[[], bool]) -> bool:
 
 
 def _noise() -> bool:
-    """Fresh noise differs between draws, has both signs, and about the right spread."""
-    from hubermean.noise import SystemNoise
+    """Noise differs between draws, has both signs, and about the right scale."""
+    from hubermean.noise.system import SystemNoise
 
     first, second = (SystemNoise().discrete_laplace(2.0**30, 400) for _ in range(2))
-    spread = sum(abs(draw) for draw in first) / len(first) / 2.0**30
-    return first != second and min(first) < 0 < max(first) and 0.6 < spread < 1.5
+    scale = sum(abs(draw) for draw in first) / len(first) / 2.0**30
+    return first != second and min(first) < 0 < max(first) and 0.6 < scale < 1.5
 
 
 def _exact_sums() -> bool:
-    """Sums over the engine equal sums in rational arithmetic, for values far apart in size."""
+    """Sums of the engine equal sums in rational arithmetic, for values of very different size."""
     import pyarrow as pa
 
-    from hubermean.ingest import user_table
+    from hubermean.ingest.reading import user_table
 
     values = [1e12, 1e-12, -1e12, 0.1, -7.25, 2.0**-60]
     table = user_table(pa.table({"u": [1] * len(values), "v": values}), user="u", value="v")
     unit = Fraction(1, 2**60)
     return (
-        table.collected().sums[0].fraction(0) == sum(round(Fraction(value) / unit) for value in values) * unit
+        table.collect().sums[0].fraction(0) == sum(round(Fraction(value) / unit) for value in values) * unit
     )
 
 
 def _other_files_stay_closed() -> bool:
     """A query cannot read a file that was not named."""
-    from hubermean.ingest import sql, user_table
+    from hubermean.ingest.reading import user_table
+    from hubermean.ingest.sql import sql
 
     with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as other:
         other.write("u,v\n1,2\n")
@@ -124,7 +125,7 @@ def _other_files_stay_closed() -> bool:
 def _charges_are_kept() -> bool:
     """A charge is on disk when it is made, and one too many is refused."""
     from hubermean.errors import BudgetExhausted
-    from hubermean.ledger import Ledger
+    from hubermean.release.ledger import Ledger
 
     with tempfile.TemporaryDirectory(prefix="hubermean-") as folder, Ledger(f"{folder}/l.sqlite") as ledger:
         ledger.init("d", epsilon=1.0)
@@ -132,7 +133,7 @@ def _charges_are_kept() -> bool:
         try:
             ledger.spend("d", epsilon=1e-9)
         except BudgetExhausted:
-            with Ledger(ledger.place) as other:
+            with Ledger(ledger.location) as other:
                 return other.verify().sound and other.dataset("d").left.loss == 0
     return False
 

@@ -1,4 +1,4 @@
-"""Made-up trips for a first look: no person stands behind them, so what is true of them may be shown."""
+"""Made-up trips for the demo. They are about nobody, so their true mean may be shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEAREST_CITY, _CHEAPEST_CITY = 1.25, 0.85
 
 
 def example_trips() -> Any:
-    """A PyArrow table of `rider_id`, `city`, `fare` and `minutes`, the same every time.
+    """Return a PyArrow table of `rider_id`, `city`, `fare` and `minutes`, the same every time.
 
     Riders take one to several hundred trips; fares have a heavy tail, and some riders pay ten times what others do.
     """

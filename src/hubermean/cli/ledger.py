@@ -1,4 +1,4 @@
-"""`hubermean ledger`: budgets of data sets, opened, looked at, spent, verified and exported."""
+"""`hubermean ledger`: open, show, charge, verify and export the budgets of data sets."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from rich.text import Text
 
 from hubermean.cli.options import PRIVACY, AsJson, Neighbors, Quiet, check_output, one_of
 from hubermean.cli.render import console, print_table
-from hubermean.errors import InputError, LedgerDamaged
-from hubermean.ledger import Dataset, Ledger
+from hubermean.errors import InputError, LedgerDamaged, printable
 from hubermean.ledger.amounts import Cost
 from hubermean.ledger.composition import COMPOSITIONS
-from hubermean.ledger.export import charge_lines, exported, plain_entry
-from hubermean.readable import number, one_sided, printable
-from hubermean.relations import DEFAULT_NEIGHBORS
-from hubermean.relations import Neighbors as Relation
-from hubermean.report import Destination, ledger_page
+from hubermean.ledger.dataset import Dataset
+from hubermean.release.ledger import Ledger
+from hubermean.report.file import Destination
+from hubermean.report.ledger_export import export_entry, export_ledger, list_charges
+from hubermean.report.ledger_page import ledger_page
+from hubermean.types.formatting import number, one_sided
+from hubermean.types.request import DEFAULT_NEIGHBORS
+from hubermean.types.request import Neighbors as Relation
 
 ledger = typer.Typer(
     name="ledger",
     no_args_is_help=True,
-    help="Budgets of data sets: no release without a committed charge.",
+    help="Privacy budgets of data sets: every release is charged before it is computed.",
     rich_markup_mode="rich",
 )
 
 ROWS_SHOWN = 40
 
-Place = Annotated[
+Location = Annotated[
     str,
     typer.Argument(
         metavar="LEDGER",
@@ -39,12 +41,12 @@ Place = Annotated[
     ),
 ]
 Name = Annotated[str, typer.Option("--dataset", metavar="NAME", help="The data set.")]
-NameOrAll = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="One data set alone.")]
+NameOrAll = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="Only this data set.")]
 
 
 @ledger.command()
 def init(
-    place: Place,
+    location: Location,
     dataset: Name,
     epsilon: Annotated[float, typer.Option(metavar="NUMBER", help="Total epsilon.", rich_help_panel=PRIVACY)],
     delta: Annotated[
@@ -55,7 +57,7 @@ def init(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column that identifies a user in all releases; repeat for several. Else the first release decides.",
+            help="Column that identifies a user in all releases; repeat for several. Default: as in the first release.",
             rich_help_panel=PRIVACY,
         ),
     ] = None,
@@ -71,7 +73,7 @@ def init(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Open a data set with a total that stays as it is; makes the ledger if there is none.
+    """Open a data set with a fixed total budget; creates the ledger if there is none.
 
     [bold]Examples[/bold]
 
@@ -82,7 +84,7 @@ def init(
         --delta 1e-6 --composition concentrated
     """
     check_output(as_json=as_json, quiet=quiet)
-    with Ledger(place) as book:
+    with Ledger(location) as book:
         book.init(
             dataset,
             epsilon=epsilon,
@@ -99,8 +101,10 @@ def init(
 
 
 @ledger.command()
-def show(place: Place, dataset: NameOrAll = None, as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """How the data sets stand: totals, what was spent, what is left.
+def show(
+    location: Location, dataset: NameOrAll = None, as_json: AsJson = False, quiet: Quiet = False
+) -> None:
+    """Show the budgets of data sets: total, spent and left.
 
     [bold]Examples[/bold]
 
@@ -109,7 +113,7 @@ def show(place: Place, dataset: NameOrAll = None, as_json: AsJson = False, quiet
       hubermean ledger show budget.sqlite --dataset trips --quiet
     """
     check_output(as_json=as_json, quiet=quiet)
-    with Ledger(place) as book:
+    with Ledger(location) as book:
         datasets = book.datasets() if dataset is None else [book.dataset(dataset)]
         if as_json:
             _print_json({"datasets": [one.to_dict() for one in datasets]})
@@ -124,25 +128,25 @@ def show(place: Place, dataset: NameOrAll = None, as_json: AsJson = False, quiet
 
 @ledger.command()
 def spend(
-    place: Place,
+    location: Location,
     dataset: NameOrAll = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
-            metavar="NUMBER", help="Charge so much.", rich_help_panel="Charge for a release made elsewhere"
+            metavar="NUMBER", help="Epsilon to charge.", rich_help_panel="Charge for a release made elsewhere"
         ),
     ] = None,
     delta: Annotated[
         float,
         typer.Option(
-            metavar="NUMBER", help="And so much.", rich_help_panel="Charge for a release made elsewhere"
+            metavar="NUMBER", help="Delta to charge.", rich_help_panel="Charge for a release made elsewhere"
         ),
     ] = 0.0,
     neighbors: Annotated[
         str | None,
         typer.Option(
             metavar="RELATION",
-            help="What that release hides; as the data set if left out.",
+            help="Neighbor relation of that release; by default that of the data set.",
             autocompletion=one_of(relation.value for relation in Relation),
             rich_help_panel="Charge for a release made elsewhere",
         ),
@@ -150,13 +154,15 @@ def spend(
     note: Annotated[
         str,
         typer.Option(
-            metavar="TEXT", help="What it is.", rich_help_panel="Charge for a release made elsewhere"
+            metavar="TEXT", help="What was released.", rich_help_panel="Charge for a release made elsewhere"
         ),
     ] = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """What was spent on what. With --epsilon: charge for a release that is made elsewhere, before it is made.
+    """List what the budget was spent on. With --epsilon, charge for a release made with other software.
+
+    Charge before you make that release.
 
     [bold]Examples[/bold]
 
@@ -166,36 +172,38 @@ def spend(
         --note histogram
     """
     check_output(as_json=as_json, quiet=quiet)
-    with Ledger(place) as book:
+    with Ledger(location) as book:
         if epsilon is None:
             if delta or note or neighbors:
-                raise InputError("to charge something give --epsilon as well (0 if it costs delta alone)")
+                raise InputError("a charge needs --epsilon as well (0 if it costs only delta)")
             _show_charges(book, dataset, as_json=as_json, quiet=quiet)
             return
         if dataset is None:
-            raise InputError("name the data set to charge with --dataset")
-        standing = book.spend(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors, note=note)
+            raise InputError("give the data set to charge with --dataset")
+        budget = book.spend(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors, note=note)
         if as_json:
-            _print_json(standing.to_dict())
+            _print_json(budget.to_dict())
         elif quiet:
-            typer.echo(standing.left.to_dict()["loss"])
+            typer.echo(budget.left.to_dict()["loss"])
         else:
-            console().print(Text(f"Charged; {printable(dataset)} has {standing.left_in_words} left."))
+            console().print(Text(f"Charged. {printable(dataset)} has {budget.left_in_words} left."))
 
 
 @ledger.command()
 def verify(
-    place: Place,
+    location: Location,
     anchor: Annotated[
         str | None,
-        typer.Option(metavar="DIGEST", help="A digest that was noted down earlier and must still be there."),
+        typer.Option(
+            metavar="DIGEST", help="Digest from an earlier verification, which must still be in the ledger."
+        ),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Look at every entry: is everything as it was written? Exit code 5 if not.
+    """Check that no entry was altered, removed or moved. Exit code 5 if one was.
 
-    The digest of the last entry, noted down where nobody else can write, is an anchor for a later --anchor.
+    Keep the printed digest where nobody else can write: as --anchor, it later proves that nothing was rewritten.
 
     [bold]Examples[/bold]
 
@@ -204,18 +212,21 @@ def verify(
       hubermean ledger verify budget.sqlite --anchor 3f0c...
     """
     check_output(as_json=as_json, quiet=quiet)
-    with Ledger(place) as book:
+    with Ledger(location) as book:
         found = book.verify(anchor)
     if as_json:
         _print_json(found.to_dict())
     elif quiet:
         typer.echo("sound" if found.sound else "damaged")
     elif found.sound:
-        console().print(Text(f"Sound: {found.entries:,} entries, all as they were written."), style="green")
-        console().print(Text(f"The last digest is {found.head}."), soft_wrap=True)
+        console().print(
+            Text(f"Sound: all {found.entries:,} entries match their digests and follow from one another."),
+            style="green",
+        )
+        console().print(Text(f"The digest of the last entry is {found.head}."), soft_wrap=True)
     else:
         console().print(
-            Text("Damaged: release nothing against this ledger; go back to a copy."), style="bold red"
+            Text("Damaged: release nothing against this ledger; restore a backup."), style="bold red"
         )
         for fault in found.faults:
             console().print(Text(f"  {fault}"), soft_wrap=True)
@@ -228,15 +239,15 @@ def verify(
 
 @ledger.command()
 def export(
-    place: Place,
+    location: Location,
     out: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="A page (.html) or data (.json); JSON on standard output if left out."
+            metavar="FILE", help="A page (.html) or data (.json); by default JSON on standard output."
         ),
     ] = None,
 ) -> None:
-    """Everything in the ledger, as a page to read or as JSON, with the verdict of verify.
+    """Export the whole ledger as a page or as JSON, with the result of verify.
 
     [bold]Examples[/bold]
 
@@ -245,8 +256,8 @@ def export(
       hubermean ledger export budget.sqlite > budget.json
     """
     destination = None if out is None else Destination.checked(out, endings=(".html", ".htm", ".json"))
-    with Ledger(place) as book:
-        content = exported(book)
+    with Ledger(location) as book:
+        content = export_ledger(book)
     if destination is None:
         _print_json(content)
     else:
@@ -255,11 +266,11 @@ def export(
             destination.write(ledger_page(content) if as_page else json.dumps(content, indent=2) + "\n")
         except OSError:
             raise InputError(
-                f"{destination.path} could not be written; make room, or name another file"
+                f"{destination.path} could not be written; free some space, or choose another file"
             ) from None
-        console().print(Text(f"The ledger is in {destination.path}."), soft_wrap=True)
+        console().print(Text(f"Exported the ledger to {destination.path}."), soft_wrap=True)
     if not content["verification"]["sound"]:
-        typer.echo("error: the ledger is damaged; see hubermean ledger verify", err=True)
+        typer.echo("error: the ledger is damaged; run hubermean ledger verify", err=True)
         raise typer.Exit(LedgerDamaged.exit_code)
 
 
@@ -268,16 +279,16 @@ def _print_json(content: Any) -> None:
 
 
 def _print_datasets(title: str, datasets: list[Dataset]) -> None:
-    headings = ("data set", "in", "total", "spent", "left", "hides", "user")
+    headings = ("data set", "unit", "total", "spent", "left", "neighbors", "user")
     rows = [
         (
             printable(one.name),
             one.composition.unit + ("; delta" if one.limit.delta > 0 else ""),
-            _amounts(one.limit, up=False),
-            _amounts(one.spent, up=True, always=one.limit.delta > 0),
-            _amounts(one.left, up=False, always=one.limit.delta > 0),
+            _format_amounts(one.limit, up=False),
+            _format_amounts(one.spent, up=True, always=one.limit.delta > 0),
+            _format_amounts(one.left, up=False, always=one.limit.delta > 0),
             one.neighbors.value,
-            ", ".join(map(printable, one.users)) if one.users else "(by the first release)",
+            ", ".join(map(printable, one.users)) if one.users else "(set by the first release)",
         )
         for one in datasets
     ]
@@ -285,22 +296,22 @@ def _print_datasets(title: str, datasets: list[Dataset]) -> None:
     for one in datasets:
         if one.composition.name != "basic":
             epsilon, delta = one.spent_as_epsilon
-            come_to = f"epsilon = {one_sided(epsilon, up=True)}, delta = {one_sided(delta, up=True)}"
+            converted = f"epsilon = {one_sided(epsilon, up=True)}, delta = {one_sided(delta, up=True)}"
             total = f"epsilon = {number(one.epsilon)}, delta = {number(one.delta)}"
-            told = f"{printable(one.name)}: what was spent comes to {come_to}, of {total}."
-            console().print(Text(told), style="dim", soft_wrap=True)
+            sentence = f"{printable(one.name)}: spent {converted}, of {total}."
+            console().print(Text(sentence), style="dim", soft_wrap=True)
 
 
-def _amounts(cost: Cost, *, up: bool, always: bool = False) -> str:
-    """A loss, and a delta where there is one."""
+def _format_amounts(cost: Cost, *, up: bool, always: bool = False) -> str:
+    """Return a loss, and a delta if there is one, as text."""
     loss, delta = (one_sided(one, up=up) for one in (cost.loss, cost.delta))
     return f"{loss}; {delta}" if always or cost.delta > 0 else loss
 
 
 def _show_charges(book: Ledger, dataset: str | None, *, as_json: bool, quiet: bool) -> None:
     if dataset is not None:
-        book.dataset(dataset)  # refuses a name that is not there
-    lines = charge_lines(plain_entry(entry) for entry in book.entries(dataset))
+        book.dataset(dataset)  # refuses an unknown name
+    lines = list_charges(export_entry(book, entry) for entry in book.entries(dataset))
     if as_json:
         _print_json({"charges": lines})
         return
@@ -309,7 +320,7 @@ def _show_charges(book: Ledger, dataset: str | None, *, as_json: bool, quiet: bo
             str(line["entry"]),
             line["dataset"],
             line["at"][:16].replace("T", " "),
-            *(line[name] for name in ("what", "came_out", "loss", "delta")),
+            *(line[name] for name in ("what", "outcome", "loss", "delta")),
         )
         for line in lines
     ]
@@ -318,10 +329,10 @@ def _show_charges(book: Ledger, dataset: str | None, *, as_json: bool, quiet: bo
             typer.echo("\t".join(row))
         return
     if not rows:
-        console().print("Nothing was charged yet.")
+        console().print("Nothing has been charged yet.")
         return
     shown = [(row[0], printable(row[1]), *row[2:]) for row in rows[-ROWS_SHOWN:]]
-    headings = ("entry", "data set", "when", "what", "came out", "loss", "delta")
+    headings = ("entry", "data set", "when", "what", "outcome", "loss", "delta")
     print_table("Charges", headings, shown)
     if len(rows) > ROWS_SHOWN:
-        console().print(f"... and {len(rows) - ROWS_SHOWN:,} before them; --json prints all", style="dim")
+        console().print(f"... and {len(rows) - ROWS_SHOWN:,} earlier charges; --json prints all", style="dim")

@@ -1,30 +1,149 @@
-"""Options that several commands share: their words, their panels in the help, and what a shell completes them with."""
+"""Options that several commands share: their help, their panels, and what a shell completes them with.
+
+The options that are fields of `PublicParameters`, `ReadOptions` and `LedgerOptions` are made from these classes
+(`add_options`): `max_records` becomes `--max-records`, and the first sentence of its description is the help.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from hubermean.cli.wording import flag
 from hubermean.errors import InputError
-from hubermean.relations import Neighbors as Relation
+from hubermean.mechanisms.registry import REGISTRY
+from hubermean.release.charging import LedgerOptions
+from hubermean.types.options import PublicParameters, describe_fields
+from hubermean.types.request import Neighbors as Relation
 
-DATA, GROUPS, PRIVACY, KNOWN, OUTPUT = "Data", "Groups", "Privacy", "What is known", "Output"
+DATA, GROUPS, PRIVACY, PARAMETERS, OUTPUT = "Data", "Groups", "Privacy", "Public parameters", "Output"
 LEDGER = "Ledger"
 
-MECHANISMS = ("auto", "adaptive", "clipped", "exact", "tested", "smooth", "winsorized")
-AUDITED = (*MECHANISMS, "count", "paper-literal")
+# What a command line writes differently from Python: types that Typer can read, and names of values.
+_TYPES: Mapping[str, Any] = {
+    "bounds": tuple[str, str] | None,
+    "scale": list[float] | None,
+    "resolution": float | None,
+    "ledger": str | None,
+}
+_METAVARS = {
+    "bounds": "LOW HIGH",
+    "threshold_power": "POWER",
+    "scale": "NUMBER",
+    "hostile": "SHARE",
+    "memory_limit": "SIZE",
+    "engine": "duckdb|spark",
+    "non_finite": "drop|clamp",
+    "ledger": "LEDGER",
+    "dataset": "NAME",
+    "question": "NAME",
+}
+_MORE_HELP = {
+    "bounds": " 'none' leaves an end open.",
+    "scale": " Repeat for several columns.",
+    "engine": " With spark, FILE may also be the name of a table.",
+    "question": " A repeated query costs nothing.",
+}
+_NOT_TYPED = ("progress",)  # shown unless the output is for machines
+
+
+def complete(choices: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return the function by which a shell completes a word, from choices that are looked up when it does."""
+
+    def begun(incomplete: str) -> list[str]:
+        return [choice for choice in choices() if choice.startswith(incomplete)]
+
+    return begun
 
 
 def one_of(choices: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell offers for a word that was begun."""
+    """Return the function by which a shell completes a word, from fixed choices."""
     known = tuple(choices)
+    return complete(lambda: known)
 
-    def begun(incomplete: str) -> list[str]:
-        return [choice for choice in known if choice.startswith(incomplete)]
 
-    return begun
+def add_options(*wanted: type | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command that takes `**options`: give it the options of these classes, or these public parameters.
+
+    They stand before the options for output, which commands have last.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            one
+            for one in inspect.signature(command, eval_str=True).parameters.values()
+            if one.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        made: list[inspect.Parameter] = []
+        for one in wanted:
+            if isinstance(one, str):
+                made.append(_make_option(PublicParameters, one))
+            else:
+                made += [
+                    _make_option(one, field.name) for field in fields(one) if field.name not in _NOT_TYPED
+                ]
+        position = next(number for number, one in enumerate(own) if _panel(one) == OUTPUT)
+        typed: Any = command
+        typed.__signature__ = inspect.Signature([*own[:position], *made, *own[position:]])
+        return command
+
+    return decorate
+
+
+def _make_option(options: type, name: str) -> inspect.Parameter:
+    field = next(one for one in fields(options) if one.name == name)
+    kind = _TYPES.get(name, get_type_hints(options)[name])
+    values = _METAVARS.get(name, "NUMBER" if {int, float} & {kind, *get_args(kind)} else "TEXT")
+    option = typer.Option(
+        flag(name),
+        metavar=None if kind is bool else values,
+        help=describe_fields(options).get(name, "").partition(". ")[0].rstrip(".")
+        + "."
+        + _MORE_HELP.get(name, ""),
+        envvar="HUBERMEAN_LEDGER" if name == "ledger" else None,
+        autocompletion=one_of(values.split("|")) if "|" in values else None,
+        rich_help_panel={PublicParameters: PARAMETERS, LedgerOptions: LEDGER}.get(options, DATA),
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=field.default,
+        annotation=Annotated[kind, option],
+    )
+
+
+def _panel(parameter: inspect.Parameter) -> str | None:
+    return getattr(get_args(parameter.annotation)[-1], "rich_help_panel", None)
+
+
+def to_keywords(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return typed options as keywords for Python: a pair of bounds, and one scale where one was typed."""
+    keywords = dict(options)
+    if "bounds" in keywords:
+        keywords["bounds"] = _parse_bounds(keywords["bounds"])
+    if len(keywords.get("scale") or ()) == 1:
+        (keywords["scale"],) = keywords["scale"]
+    return keywords
+
+
+def _parse_bounds(given: tuple[str, str] | None) -> tuple[float | None, float | None] | None:
+    """Return what --bounds says; InputError where an end is neither a number nor 'none'."""
+    if given is None:
+        return None
+    try:
+        low, high = (None if end.strip().lower() == "none" else float(end) for end in given)
+    except ValueError:
+        raise InputError("--bounds takes two numbers, low and high; 'none' leaves an end open") from None
+    return low, high
+
+
+def list_mechanisms(*more: str) -> str:
+    """Return the sentence that names the mechanisms of the registry."""
+    return "One of " + ", ".join(f"'{name}'" for name in (*REGISTRY, *more)) + "."
 
 
 File = Annotated[
@@ -49,7 +168,7 @@ Neighbors = Annotated[
     str,
     typer.Option(
         metavar="RELATION",
-        help="Which change of the data is hidden: 'add-remove', 'replace-user' or 'replace-values'.",
+        help="Change of the data that the release hides: 'add-remove', 'replace-user' or 'replace-values'.",
         autocompletion=one_of(relation.value for relation in Relation),
         rich_help_panel=PRIVACY,
     ),
@@ -58,47 +177,9 @@ Mechanism = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="One of " + ", ".join(f"'{name}'" for name in MECHANISMS) + ".",
-        autocompletion=one_of(MECHANISMS),
+        help=list_mechanisms(),
+        autocompletion=complete(lambda: REGISTRY),
         rich_help_panel=PRIVACY,
-    ),
-]
-Bounds = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
-        metavar="LOW HIGH",
-        help="Public limits that user means are clamped to; 'none' leaves an end open.",
-        rich_help_panel=KNOWN,
-    ),
-]
-RecordCap = Annotated[
-    int | None,
-    typer.Option(
-        metavar="NUMBER", help="Public cap on the records a user counts for.", rich_help_panel=KNOWN
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        help="Public distance from the centre beyond which a user mean is an outlier.",
-        rich_help_panel=KNOWN,
-    ),
-]
-ThresholdPower = Annotated[
-    float | None,
-    typer.Option(
-        metavar="POWER",
-        help="From 0 to 1: with it the threshold shrinks with the records of a user; 1 bounds what a user adds.",
-        rich_help_panel=KNOWN,
-    ),
-]
-Radius = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        help="Public bound: the mean lies within this distance of 0.",
-        rich_help_panel=KNOWN,
     ),
 ]
 User = Annotated[
@@ -107,40 +188,19 @@ User = Annotated[
         metavar="COLUMN", help="Column that identifies a user; repeat for several.", rich_help_panel=DATA
     ),
 ]
-Users = Annotated[
-    int | None,
-    typer.Option(
-        metavar="NUMBER",
-        help="Public number of users: about right under 'add-remove', exact under 'replace-user'.",
-        rich_help_panel=KNOWN,
-    ),
-]
-MemoryLimit = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Memory for grouping, such as 2GB.", rich_help_panel=DATA)
-]
-Threads = Annotated[
-    int | None, typer.Option(metavar="NUMBER", help="Threads for grouping.", rich_help_panel=DATA)
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        metavar="duckdb|spark",
-        help="What reads and groups; with spark, FILE may also be the name of a table.",
-        autocompletion=one_of(("duckdb", "spark")),
-        rich_help_panel=DATA,
-    ),
-]
 By = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="COLUMN", help="Column that tells groups apart; repeat for several.", rich_help_panel=GROUPS
+        metavar="COLUMN",
+        help="Column that names the group of a record; repeat for several.",
+        rich_help_panel=GROUPS,
     ),
 ]
 Key = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY",
-        help="A public group, with one --by; repeat. Without --key or --keys, groups are chosen privately (--delta).",
+        help="Public group, with one --by; repeat. Without --key or --keys, groups are selected privately (--delta).",
         rich_help_panel=GROUPS,
     ),
 ]
@@ -156,72 +216,31 @@ MaxGroups = Annotated[
     int,
     typer.Option(
         metavar="NUMBER",
-        help="How many groups a user counts in at most; too few leave people out, too many cost noise.",
+        help="Most groups a user counts in. Fewer drop records, more add noise.",
         rich_help_panel=GROUPS,
-    ),
-]
-LedgerPlace = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        metavar="LEDGER",
-        envvar="HUBERMEAN_LEDGER",
-        help="File or postgresql:// URL of the ledger that is charged, before the release is made.",
-        rich_help_panel=LEDGER,
-    ),
-]
-Dataset = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="The data set of the ledger whose budget pays.", rich_help_panel=LEDGER
-    ),
-]
-Question = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Public name of what is asked, in place of the file's; asked again, it costs nothing.",
-        rich_help_panel=LEDGER,
-    ),
-]
-Fresh = Annotated[
-    bool,
-    typer.Option(
-        "--fresh", help="Ask again, and pay again: for data that have changed.", rich_help_panel=LEDGER
     ),
 ]
 Report = Annotated[
     str | None,
     typer.Option(
         metavar="PAGE.html",
-        help="Write the release as a page to read, print and publish.",
+        help="Write the release as an HTML page.",
         rich_help_panel=OUTPUT,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.", rich_help_panel=OUTPUT)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
 Timings = Annotated[
     bool,
     typer.Option(
         "--unsafe-timings",
-        help="Print how long each stage took; it depends on the data and is not to be published.",
+        help="Print how long each stage took. Not private: do not publish it.",
         rich_help_panel=OUTPUT,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print the answer alone.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result.", rich_help_panel=OUTPUT)]
 
 
 def check_output(*, as_json: bool, quiet: bool) -> None:
-    """The two ways of printing less exclude each other."""
+    """Refuse --json together with --quiet."""
     if as_json and quiet:
         raise InputError("give --json or --quiet, not both")
-
-
-def bounds_of(given: tuple[str, str] | None) -> tuple[float | None, float | None] | None:
-    """What --bounds says; InputError where an end is neither a number nor 'none'."""
-    if given is None:
-        return None
-    try:
-        low, high = (None if end.strip().lower() == "none" else float(end) for end in given)
-    except ValueError:
-        raise InputError("--bounds takes two numbers, low and high; 'none' leaves an end open") from None
-    return low, high

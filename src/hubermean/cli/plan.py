@@ -1,9 +1,9 @@
-"""`hubermean plan`: what each mechanism would do, without data."""
+"""`hubermean plan`: the predicted error of each mechanism, without data."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -13,31 +13,31 @@ from rich.text import Text
 from hubermean import planning
 from hubermean.cli.options import (
     DATA,
-    KNOWN,
     OUTPUT,
+    PARAMETERS,
     AsJson,
-    Bounds,
     Delta,
     Epsilon,
     Neighbors,
     Per,
     Quiet,
-    RecordCap,
-    bounds_of,
+    add_options,
     check_output,
+    to_keywords,
 )
 from hubermean.cli.render import console
-from hubermean.planning.words import command, headings, notes, table, title
-from hubermean.readable import printable
-from hubermean.relations import DEFAULT_NEIGHBORS
+from hubermean.errors import printable
+from hubermean.planning.words import format_command, format_title, list_headings, list_notes, list_rows
+from hubermean.types.request import DEFAULT_NEIGHBORS
 
-_BAR = 9
+_BAR = 6
 # A full bar stands for the largest error, in times the non-private one, but within these.
 _SHORTEST_SCALE, _LONGEST_SCALE = 1.1, 100.0
 
 
+@add_options("bounds", "max_records")
 def plan(
-    users: Annotated[
+    n_users: Annotated[
         int, typer.Option(metavar="NUMBER", help="How many users to expect.", rich_help_panel=DATA)
     ],
     epsilon: Epsilon,
@@ -56,22 +56,20 @@ def plan(
         float | None,
         typer.Option(
             metavar="NUMBER",
-            help="Public threshold; by default 3 scales, times sqrt(columns) for joint mechanisms.",
-            rich_help_panel=KNOWN,
+            help="Public threshold; by default 3 --scale, times sqrt(columns) for joint mechanisms.",
+            rich_help_panel=PARAMETERS,
         ),
     ] = None,
     radius: Annotated[
         float | None,
         typer.Option(
             metavar="NUMBER",
-            help="Public bound: the mean lies within this distance of 0; by default 1e6 scales.",
-            rich_help_panel=KNOWN,
+            help="Public bound: the mean lies within this distance of 0; by default 1e6 --scale.",
+            rich_help_panel=PARAMETERS,
         ),
     ] = None,
-    bounds: Bounds = None,
     per: Per = "user",
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
-    record_cap: RecordCap = None,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -82,28 +80,28 @@ def plan(
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    **options: Any,
 ) -> None:
-    """Compare all mechanisms at public parameters, before there is any data.
+    """Compare the predicted errors of all mechanisms, without data.
 
     [bold]Examples[/bold]
 
-      hubermean plan --users 10000 --epsilon 1 --delta 1e-6 --columns 3
+      hubermean plan --n-users 10000 --epsilon 1 --delta 1e-6 --columns 3
 
-      hubermean plan --users 500 --epsilon 0.5 --bounds 0 200 --plot plan.svg
+      hubermean plan --n-users 500 --epsilon 0.5 --bounds 0 200 --plot plan.svg
     """
     check_output(as_json=as_json, quiet=quiet)
     comparison = planning.plan(
-        n_users=users,
+        n_users=n_users,
         epsilon=epsilon,
         delta=delta,
         columns=columns,
         scale=scale,
         threshold=threshold,
         radius=radius,
-        bounds=bounds_of(bounds),
         per=per,
         neighbors=neighbors,
-        record_cap=record_cap,
+        **to_keywords(options),
     )
     if plot is not None:
         comparison.plot(plot)
@@ -119,21 +117,27 @@ def plan(
 
 
 def _print(comparison: planning.Plan) -> None:
-    shown = Table(box=box.ROUNDED, title=Text(title(comparison)), title_justify="left", title_style="bold")
-    for heading in headings(comparison):
-        words = heading in ("mechanism", "columns", "times non-private")
+    shown = Table(
+        box=box.ROUNDED,
+        padding=(0, 1, 0, 0),  # the longest names fit into 80 columns
+        title=Text(format_title(comparison)),
+        title_justify="left",
+        title_style="bold",
+    )
+    for heading in list_headings(comparison):
+        words = heading in ("mechanism", "columns", "ratio")
         shown.add_column(Text(heading), justify="left" if words else "right", no_wrap=True)
     errors = [row.over_non_private for row in comparison.rows if row.reason is None]
     longest = min(max([*errors, _SHORTEST_SCALE]), _LONGEST_SCALE)
-    for row, cells in zip(comparison.rows, table(comparison), strict=True):
+    for row, cells in zip(comparison.rows, list_rows(comparison), strict=True):
         style = "bold green" if row is comparison.best else "dim" if row.reason is not None else ""
         cells[-1] = f"{cells[-1]:<7} {_bar(row.over_non_private, longest)}".rstrip()
         shown.add_row(*(Text(cell, style=style) for cell in cells))
     out = console()
     out.print(shown)
-    for note in notes(comparison):
+    for note in list_notes(comparison):
         out.print(Text(note))
-    if code := command(comparison):
+    if code := format_command(comparison):
         # As one line, however wide the terminal, so that it can be copied.
         out.print(Text(f"\n{code}", style="bold"), soft_wrap=True)
 

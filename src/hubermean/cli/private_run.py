@@ -1,4 +1,4 @@
-"""Around the part of a command that holds private data: what may be left of it, and what may be told of it."""
+"""The part of a command that holds private data: nothing of it stays on disk, and its timings are not printed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from types import FrameType
 
 import typer
 
-from hubermean.unsafe_timings import WARNING, UnsafeTimings
+from hubermean.types.timings import WARNING, UnsafeTimings
 
 
 def no_core_dumps() -> None:
-    """Should this process crash, its memory is not written to disk; the limit can be raised again by who may."""
+    """Keep the memory of this process off the disk should it crash."""
     try:
         import resource
     except ImportError:  # not a POSIX system
@@ -25,11 +25,11 @@ def no_core_dumps() -> None:
 
 @contextlib.contextmanager
 def private_run(*, unsafe_timings: bool = False) -> Iterator[None]:
-    """Remove scratch files also when the process is asked to end; print the times of all stages if asked to."""
-    with _ended_like_an_interrupt(), contextlib.ExitStack() as asked:
+    """Remove scratch files also on SIGTERM; print the time of each stage where `unsafe_timings` is set."""
+    with _end_like_an_interrupt(), contextlib.ExitStack() as stack:
         if unsafe_timings:
-            timings = asked.enter_context(UnsafeTimings())
-            asked.callback(_print, timings)
+            timings = stack.enter_context(UnsafeTimings())
+            stack.callback(_print, timings)
         yield
 
 
@@ -40,23 +40,23 @@ def _print(timings: UnsafeTimings) -> None:
 
 
 @contextlib.contextmanager
-def _ended_like_an_interrupt() -> Iterator[None]:
-    """SIGTERM would end the process on the spot, scratch files and all."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread hears of signals
+def _end_like_an_interrupt() -> Iterator[None]:
+    """Turn SIGTERM into an exception; by default it would leave scratch files behind."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
-    heard: list[int] = []
+    received: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
+        received.append(number)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     except KeyboardInterrupt:
-        if heard:
-            sys.exit(128 + heard[0])  # as a shell reports it
+        if received:
+            sys.exit(128 + received[0])  # as a shell reports it
         raise
     finally:
         signal.signal(signal.SIGTERM, before)

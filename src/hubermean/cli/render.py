@@ -1,4 +1,4 @@
-"""How things look on a terminal."""
+"""Releases and tables on a terminal."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hubermean.readable import SHOWN, printable
-from hubermean.release import Release
-from hubermean.release_table import ReleaseTable
+from hubermean.errors import printable
+from hubermean.types.formatting import SHOWN
+from hubermean.types.release import Release
+from hubermean.types.release_table import ReleaseTable
 
 
 def console(*, stderr: bool = False) -> Console:
+    """Return a console that highlights nothing by itself."""
     return Console(highlight=False, stderr=stderr)
 
 
 def print_release(release: Release) -> None:
-    """A release as a two-column table; the released numbers stand out."""
+    """Print a release as a two-column table; the released numbers stand out."""
     table = Table(
         box=box.ROUNDED,
         show_header=False,
@@ -38,17 +40,17 @@ def print_release(release: Release) -> None:
 
 
 def print_release_table(release: ReleaseTable) -> None:
-    """The groups as a table, and what is said of all of them beneath it."""
+    """Print the groups as a table, and what holds for all of them below it."""
     headings, rows = release.shown()
     table = Table(
         box=box.ROUNDED, title=f"Private {release.statistic}s", title_justify="left", title_style="bold"
     )
     keys = len(release.by)
-    for place, heading in enumerate(headings):
-        table.add_column(Text(heading), overflow="fold", justify="left" if place < keys else "right")
+    for position, heading in enumerate(headings):
+        table.add_column(Text(heading), overflow="fold", justify="left" if position < keys else "right")
     for row in rows:
         table.add_row(
-            *(Text(cell, style="bold green" if place == keys else "") for place, cell in enumerate(row))
+            *(Text(cell, style="bold green" if position == keys else "") for position, cell in enumerate(row))
         )
     console().print(table)
     if release.more:
@@ -62,6 +64,7 @@ def print_release_table(release: ReleaseTable) -> None:
 
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of text under a title."""
     table = Table(
         box=box.ROUNDED,
         show_header=any(headings),

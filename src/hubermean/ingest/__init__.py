@@ -1,22 +1,7 @@
-"""Rows in, a `UserTable` or a `GroupTable` out: files, SQL and data frames, grouped in exact integers."""
+"""Reading: files, SQL and data frames, grouped by user or by user and group in exact integers."""
 
-from hubermean.ingest.keys import keys_from_file, listed_keys
-from hubermean.ingest.query import SqlQuery, sql
-from hubermean.ingest.read import group_table, user_table
-from hubermean.ingest.reading import OpenedData, Reading, column_names
-from hubermean.ingest.vector_file import VectorFile, opened_vectors, vectors
+from hubermean.ingest.reading import group_table, user_table
+from hubermean.ingest.sql import SqlQuery, sql
+from hubermean.ingest.vectors import VectorFile, vectors
 
-__all__ = [
-    "OpenedData",
-    "Reading",
-    "SqlQuery",
-    "VectorFile",
-    "column_names",
-    "group_table",
-    "keys_from_file",
-    "listed_keys",
-    "opened_vectors",
-    "sql",
-    "user_table",
-    "vectors",
-]
+__all__ = ["SqlQuery", "VectorFile", "group_table", "sql", "user_table", "vectors"]

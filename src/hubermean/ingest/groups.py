@@ -1,79 +1,206 @@
-"""From what an engine finds per user and group to a `GroupTable`."""
+"""Groups of records: public groups as the caller lists them, and the `GroupTable` of a grouped release."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubermean.exact.adding import Membership
-from hubermean.group_table import GroupTable, Key
-from hubermean.ingest.columns import ValueColumn
-from hubermean.ingest.engine import PublicKeys
-from hubermean.ingest.grouping import read_user_table
-from hubermean.ingest.identity import has_name
-from hubermean.user_table import IntArray
+from hubermean.data.arrays import IntArray
+from hubermean.data.group_table import GroupKey, GroupTable, Membership
+from hubermean.errors import InputError, parameter
+from hubermean.ingest.engine import IDENTITY_SEPARATOR, PublicGroups, build_user_table, mask_engine_errors
+from hubermean.ingest.files import FileSet, is_utf8
+from hubermean.ingest.identity import identity_text, is_displayable
+from hubermean.ingest.schema import ColumnRoles, ValueColumn
+from hubermean.types.options import EngineOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MAX_KEYS = 1_000_000
 
-def group_table_of(
-    table: pa.Table,
-    readers: Sequence[ValueColumn],
+
+def parse_group_keys(given: Any, by: Sequence[str]) -> list[GroupKey]:
+    """Return keys as tuples with one entry per group column.
+
+    Args:
+        given: a list of keys, which are single values for one group column and tuples for several; or a mapping from
+            each column to its values, which stands for all combinations.
+        by: the group columns.
+    """
+    if isinstance(given, Mapping):
+        if set(given) != set(by):
+            raise InputError(f"{parameter('keys')} must map each of {', '.join(by)} to its values")
+        given = list(itertools.product(*(_to_list(given[name]) for name in by)))
+    else:
+        given = _to_list(given)
+        if len(by) == 1:
+            given = [one if isinstance(one, tuple) else (one,) for one in given]
+    keys = [tuple([_to_python(one) for one in key]) if isinstance(key, tuple | list) else () for key in given]
+    if not keys:
+        raise InputError("keys is empty; list the public groups, or leave keys out and set delta")
+    if any(len(key) != len(by) for key in keys):
+        raise InputError(f"each of keys must have {len(by)} entries, for {', '.join(by)}")
+    if len(keys) > MAX_KEYS:
+        raise InputError(f"keys may name at most {MAX_KEYS:,} groups")
+    return keys
+
+
+def read_group_keys(path: str, by: Sequence[str], *, data: str | None = None) -> list[GroupKey]:
+    """Return the groups that a file of public groups lists.
+
+    The file must have the group columns and no other, and list each group once: any other file may be a copy of the
+    data, whose groups are not public. Files of `data`, the path of the data, are refused.
+    """
+    from hubermean.ingest.duckdb.source import open_source
+
+    files = FileSet.find(path)
+    if files.kind == "json":
+        raise InputError(
+            "public groups are read from CSV or Parquet files, which declare their columns; write one of these"
+        )
+    if data is not None and _is_among(files, data):
+        raise InputError(
+            "the data cannot define which groups are public; pass another file to --keys, or set --delta"
+        )
+    with open_source(path, ColumnRoles(users=(), groups=by), EngineOptions(threads=1)) as source:
+        if set(source.schema.types) != set(by):
+            raise InputError(
+                f"a file of public groups must have the columns {', '.join(by)} and no other; write one that lists "
+                "each group once"
+            )
+        for name in by:
+            source.schema.check_group(name)
+
+        def read_identities() -> list[tuple[str | None, ...]]:
+            with source.open() as rows:
+                columns = [rows.schema.key_column(name) for name in by]
+                texts = ", ".join(column.identity(column.expression) for column in columns)
+                return rows.run(f"SELECT {texts} FROM {rows.name}").fetchall()
+
+        found = mask_engine_errors(
+            read_identities, f"{path} could not be read completely; check that it is not damaged"
+        )
+    keys = [row for row in found if all(map(is_displayable, row))]
+    if len(set(keys)) != len(keys):
+        raise InputError("the file of public groups lists a group twice; list each group once")
+    return parse_group_keys(keys, by)
+
+
+def _is_among(files: FileSet, data: str) -> bool:
+    """Whether one of the files is a file of the data, under any name."""
+    try:
+        found = FileSet.find(data).paths
+    except InputError:  # the name of a table, or a missing file, which is reported when it is read
+        return False
+    return any(os.path.samefile(one, other) for one in files.paths for other in found)
+
+
+def _to_list(given: Any) -> list[Any]:
+    # A text would be read as a list of characters, and a frame as a list of its columns.
+    table = any(hasattr(given, name) for name in ("columns", "column_names"))
+    if not isinstance(given, str | bytes) and not table:
+        try:
+            return list(given)
+        except TypeError:
+            pass
+    raise InputError(
+        f"{parameter('keys')} must list the groups, such as ['north', 'south'], or [('north', "
+        "2024), ...] for several columns"
+    )
+
+
+def _to_python(key: Any) -> Any:
+    return key.item() if isinstance(key, np.generic) else key
+
+
+def identify_groups(keys: Sequence[GroupKey]) -> PublicGroups:
+    """Return the keys with the texts that identify them; InputError if one has none, or two are the same."""
+    texts = [tuple(map(_identify, key)) for key in keys]
+    if len(set(texts)) != len(texts):
+        raise InputError("keys lists a group twice; list each group once (1 and '1' are the same)")
+    return PublicGroups(keys=keys, texts=texts)
+
+
+def _identify(key: Any) -> str:
+    if isinstance(key, str) and not is_utf8(key):
+        raise InputError(f"{parameter('keys')} must be text that can be encoded as UTF-8")
+    text = identity_text(key)
+    if text is None:
+        raise InputError(
+            f"{parameter('keys')} must be numbers, text, booleans or dates, as in the column that "
+            "names the groups"
+        )
+    if "\0" in text or chr(IDENTITY_SEPARATOR) in text:
+        raise InputError(f"{parameter('keys')} must not contain the control characters 0 and 31; remove them")
+    if not is_displayable(text):
+        raise InputError(
+            f"{parameter('keys')} must not contain the last 128 code points of Unicode; remove them"
+        )
+    return text
+
+
+def build_group_table(
+    entries: pa.Table,
+    values: Sequence[ValueColumn],
     by: Sequence[str],
-    public: PublicKeys | None,
+    public: PublicGroups | None,
     *,
     pooled: bool,
 ) -> GroupTable:
-    """What an engine found (`Source.entries`) as a table."""
+    """Return the result of `Source.read_group_entries` as a `GroupTable`."""
     pool = None
     if pooled:
-        n_users = table.column("n_users")[0].as_py()
-        table = table.filter(table.column("usable").is_valid())
-        pool = n_users, np.flatnonzero(table.column("first").to_numpy())
-    codes, found = _codes(table, by, public)
-    everything = read_user_table(table, readers)
+        n_users = entries.column("n_users")[0].as_py()
+        entries = entries.filter(entries.column("usable").is_valid())
+        pool = n_users, np.flatnonzero(entries.column("first").to_numpy())
+    codes, found = _number_groups(entries, by, public)
+    everything = build_user_table(entries, values)
     members = everything
-    if (codes < 0).any():  # groups that have no name; the pool is that of all groups, named or not
-        named = np.flatnonzero(codes >= 0)
-        codes, members = codes[named], everything.taken(named)
+    if (codes < 0).any():  # groups that cannot be shown; the pool includes them
+        shown = np.flatnonzero(codes >= 0)
+        codes, members = codes[shown], everything.take(shown)
     return GroupTable(
         by=tuple(by),
         keys=tuple(found),
         members=members,
         membership=Membership(groups=codes, size=len(found)),
-        pool=None if pool is None else everything.taken(_padded(*pool)),
+        pool=None if pool is None else everything.take(_pad_positions(*pool)),
     )
 
 
-def _padded(n_users: int, positions: IntArray) -> IntArray:
-    """One entry per user: where one is, else -1."""
+def _pad_positions(n_users: int, positions: IntArray) -> IntArray:
+    """Return one position per user; -1 for users without an entry."""
     return np.concatenate([positions, np.full(n_users - len(positions), -1)]).astype(np.int64)
 
 
-def _codes(table: pa.Table, by: Sequence[str], public: PublicKeys | None) -> tuple[IntArray, Sequence[Key]]:
-    """The number of each entry's group, and the groups; -1 where a group has no name, and so cannot appear."""
+def _number_groups(
+    entries: pa.Table, by: Sequence[str], public: PublicGroups | None
+) -> tuple[IntArray, Sequence[GroupKey]]:
+    """Return the number of each entry's group, and the groups; -1 for a group that cannot be shown."""
     if public is not None:
-        return table.column("code").to_numpy().astype(np.int64), public.given
-    combined = np.zeros(table.num_rows, dtype=np.int64)
+        return entries.column("code").to_numpy().astype(np.int64), public.keys
+    combined = np.zeros(entries.num_rows, dtype=np.int64)
     for number in range(len(by)):
-        column = table.column(f"group_{number}").combine_chunks().dictionary_encode()
+        column = entries.column(f"group_{number}").combine_chunks().dictionary_encode()
         codes = column.indices.to_numpy().astype(np.int64)
         # Renumbered after every column, so that the product stays small.
         combined = np.unique(combined * len(column.dictionary) + codes, return_inverse=True)[1]
     _, first = np.unique(combined, return_index=True)
-    columns = [map(_name, table.column(f"group_{number}").take(first)) for number in range(len(by))]
+    columns = [map(_decode, entries.column(f"group_{number}").take(first)) for number in range(len(by))]
     keys = list(zip(*columns, strict=True))
-    named = np.array([all(map(has_name, key)) for key in keys], dtype=bool)
-    if not named.all():
-        combined = np.where(named, np.cumsum(named) - 1, -1)[combined]
-    return combined, [key for key, has in zip(keys, named.tolist(), strict=True) if has]
+    shown = np.array([all(map(is_displayable, key)) for key in keys], dtype=bool)
+    if not shown.all():
+        combined = np.where(shown, np.cumsum(shown) - 1, -1)[combined]
+    return combined, [key for key, has in zip(keys, shown.tolist(), strict=True) if has]
 
 
-def _name(key: pa.Scalar) -> str | None:
-    """A name as text; None where it is no UTF-8: that may not stop the release of the other groups."""
+def _decode(key: pa.Scalar) -> str | None:
+    """Return a key as text; None if it is no UTF-8, which must not stop the release of other groups."""
     try:
         name: str | None = key.as_py()
     except UnicodeDecodeError:

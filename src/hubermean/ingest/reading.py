@@ -1,7 +1,8 @@
-"""What is read of any data, and how: decided once, opened to see the schema, then read by user or by group.
+"""Reading: any supported data as exact sums and counts per user (`user_table`) or per user and group (`group_table`).
 
-Opening looks at the schema alone, so that whatever is wrong with it is said before a budget is charged; reading looks
-at records, and all its failures are one (`engine.UNREADABLE`).
+Data are read in two stages. Opening reads only the schema, so that a wrong column or option is reported before the
+privacy budget is charged. Reading the records comes after; all of its failures have the same message
+(`engine.READ_FAILED`), because their cause may depend on one user.
 """
 
 from __future__ import annotations
@@ -11,155 +12,184 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
-from hubermean.errors import InputError
-from hubermean.group_table import GroupTable, Key
-from hubermean.ingest.columns import Schema, ValueColumn
-from hubermean.ingest.engine import UNREADABLE, GroupsAsked, Limits, Roles, Source
-from hubermean.ingest.engines import engine_for
-from hubermean.ingest.groups import group_table_of
-from hubermean.ingest.keys import public_keys
-from hubermean.ingest.session import quietly
-from hubermean.unsafe_timings import stage
-from hubermean.user_table import PrivateTable
+from hubermean.data.group_table import GroupKey, GroupTable
+from hubermean.data.user_table import PrivateTable
+from hubermean.errors import InputError, parameter
+from hubermean.ingest.engine import (
+    READ_FAILED,
+    GroupOptions,
+    Source,
+    check_engine_options,
+    mask_engine_errors,
+    select_engine,
+)
+from hubermean.ingest.groups import build_group_table, identify_groups
+from hubermean.ingest.schema import ColumnRoles, ValueColumn
+from hubermean.types.options import ReadKeywords, ReadOptions, check_keywords, show_keywords
+from hubermean.types.request import column_names
+from hubermean.types.timings import stage
 
-READING = "reading and grouping"
+READING_STAGE = "reading and grouping"
+
+
+@show_keywords(ReadOptions)
+def user_table(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str] | None,
+    records: bool = True,
+    **options: Unpack[ReadKeywords],
+) -> PrivateTable:
+    """Group `data` by user in exact integers.
+
+    Args:
+        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow,
+            DuckDB or PySpark frame.
+        user: the column or columns that identify a user.
+        value: the column or columns to sum; None counts records only.
+        records: also count unusable records, which `replace-values` needs.
+        options: how to read; see `ReadOptions`.
+
+    Raises:
+        InputError: a column is missing or has a type that does not fit its role, an option is out of range, or the data
+            could not be read completely.
+
+    Formal guarantees:
+    - sums and counts are exact integers, the same for every order of rows, thread count and container;
+    - how a record is read depends on its own cells and the declared types of its columns, and on nothing else; types
+      that a container infers from content decide nothing (`ingest.identity`, `ingest.pandas_frames`);
+    - no user id is kept, and no error message quotes data.
+    """
+    check_keywords("user_table", options, ReadOptions)
+    request = ReadRequest(
+        user=column_names(user, "user"),
+        value=[] if value is None else column_names(value, "value"),
+        **options,
+    )
+    with request.open(data) as opened:
+        return opened.read_users(records=records)
+
+
+def group_table(
+    data: Any,
+    *,
+    user: Sequence[str],
+    value: Sequence[str],
+    by: Sequence[str],
+    keys: Sequence[GroupKey] | None,
+    max_groups: int,
+    pooled: bool,
+    **options: Unpack[ReadKeywords],
+) -> GroupTable:
+    """Group `data` by user and group in exact integers, in one pass, with each user in at most `max_groups` groups.
+
+    A record without a group, or in a group that is not among the public `keys`, is in no group. `pooled` also returns a
+    table with one group of each user. The other arguments are those of `user_table`.
+
+    Formal guarantees: those of `user_table`; and which groups a user counts in follows from that user's records alone.
+    """
+    with ReadRequest(user=user, value=value, **options).open(data, by=by) as opened:
+        return opened.read_groups(keys=keys, max_groups=max_groups, pooled=pooled)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """The columns to read and how; see `user_table` for the arguments."""
+class ReadRequest(ReadOptions):
+    """The columns to read, and how to read them."""
 
     user: Sequence[str]
     value: Sequence[str]
-    resolution: float | Decimal | Fraction | None = None
-    non_finite: str = "drop"
-    memory_limit: str | None = None
-    threads: int | None = None
-    progress: bool = False
-    engine: str | None = None
 
     @contextlib.contextmanager
-    def opened(self, data: Any, *, by: Sequence[str] = ()) -> Iterator[OpenedData]:
-        """Data whose schema fits.
+    def open(self, data: Any, *, by: Sequence[str] = ()) -> Iterator[OpenedData]:
+        """Open data and check its schema.
 
         Raises:
-            InputError: a column that is not there or cannot play its role, or an argument out of range.
+            InputError: a column is missing or has a type that does not fit its role, or an option is out of range.
         """
-        _require_apart(user=self.user, value=self.value, by=by)
-        rule = _ValueRule.checked(self.resolution, self.non_finite)
-        roles = Roles(users=self.user, values=self.value, groups=by)
-        limits = Limits(memory_limit=self.memory_limit, threads=self.threads, progress=self.progress)
-        with engine_for(data, self.engine).open(data, roles, limits) as source:
+        roles = ColumnRoles(users=self.user, values=self.value, groups=by)
+        roles.check_distinct()
+        resolution = _parse_resolution(self.resolution)
+        if not isinstance(self.non_finite, str) or self.non_finite not in ("drop", "clamp"):
+            raise InputError(f"{parameter('non_finite')} must be 'drop' or 'clamp', not {self.non_finite!r}")
+        clamp_infinities = self.non_finite == "clamp"
+        check_engine_options(self)
+        with select_engine(data, self.engine).open(data, roles, self) as source:
+            schema = source.schema
             for name in self.user:
-                source.schema.check_user(name)
-            readers = rule.readers(source.schema, self.value)
+                schema.check_user(name)
+            values = [
+                schema.value_column(name, resolution=resolution, clamp_infinities=clamp_infinities)
+                for name in self.value
+            ]
             for name in by:
-                source.schema.check_group(name)
-            yield OpenedData(source=source, readers=tuple(readers), by=tuple(by))
+                schema.check_group(name)
+            yield OpenedData(source=source, values=tuple(values), by=tuple(by))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OpenedData:
-    """Data of which nothing but the schema was looked at."""
+    """Data of which only the schema has been read."""
 
     source: Source
-    readers: tuple[ValueColumn, ...]
+    values: tuple[ValueColumn, ...]
     by: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(reader.name for reader in self.readers)
+        """Names of the value columns."""
+        return tuple(value.name for value in self.values)
 
     @property
     def limits(self) -> tuple[Fraction, ...]:
-        """Per column, the largest magnitude its encoding can hold."""
-        return tuple(reader.encoding.limit for reader in self.readers)
+        """Per value column, the largest magnitude that its encoding can hold."""
+        return tuple(value.encoding.limit for value in self.values)
 
     @property
     def countable(self) -> bool:
-        """Whether the number of users may be counted; see `Source`."""
+        """Whether users may be counted under relations that make their number public; see `Source`."""
         return self.source.countable
 
-    def held_up_to(self, *, records: bool) -> int | None:
-        return self.source.held_up_to(self.readers, records=records)
+    def max_local_users(self, *, records: bool) -> int | None:
+        """Return `PrivateTable.max_local_users` of the table that `read_users` will return."""
+        return self.source.max_local_users(self.values, records=records)
 
-    def check_keys(self, keys: Sequence[Key]) -> None:
-        """Refuse public groups that no value of the declared types can be in."""
-        for number, texts in enumerate(public_keys(keys).texts, 1):
+    def check_group_keys(self, keys: Sequence[GroupKey]) -> None:
+        """Raise InputError for public groups that no value of the declared types can belong to."""
+        for number, texts in enumerate(identify_groups(keys).texts, 1):
             for name, text in zip(self.by, texts, strict=True):
-                self.source.schema.check_key(name, text, number)
+                self.source.schema.check_group_key(name, text, number)
 
-    @stage(READING)
-    def users(self, *, records: bool) -> PrivateTable:
-        """Exact sums and counts per user."""
-        return self.source.users(self.readers, records=records)
+    @stage(READING_STAGE)
+    def read_users(self, *, records: bool) -> PrivateTable:
+        """Return exact sums and counts per user; with `records`, also the number of all records."""
+        return self.source.read_users(self.values, records=records)
 
-    @stage(READING)
-    def groups(self, *, keys: Sequence[Key] | None, max_groups: int, pooled: bool) -> GroupTable:
-        """Exact sums and counts per user and group; see `group_table`."""
-        public = None if keys is None else public_keys(keys)
-        most = None if keys is not None and len(keys) <= max_groups else max_groups
-        found = self.source.entries(self.readers, GroupsAsked(keys=public, max_groups=most, pooled=pooled))
-        return quietly(
-            lambda: group_table_of(found, self.readers, self.by, public, pooled=pooled), UNREADABLE
+    @stage(READING_STAGE)
+    def read_groups(self, *, keys: Sequence[GroupKey] | None, max_groups: int, pooled: bool) -> GroupTable:
+        """Return exact sums and counts per user and group; see `group_table`."""
+        public = None if keys is None else identify_groups(keys)
+        needed = None if keys is not None and len(keys) <= max_groups else max_groups
+        entries = self.source.read_group_entries(
+            self.values, GroupOptions(public=public, max_groups=needed, pooled=pooled)
+        )
+        return mask_engine_errors(
+            lambda: build_group_table(entries, self.values, self.by, public, pooled=pooled), READ_FAILED
         )
 
 
-def column_names(given: str | Sequence[str], what: str) -> list[str]:
-    try:
-        names = [given] if isinstance(given, str) else list(given)
-    except TypeError:
-        names = []
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise InputError(f"{what} must be a column name or a list of column names")
-    if len(set(names)) != len(names):
-        raise InputError(f"{what} names a column twice; name each column once")
-    return names
-
-
-def _require_apart(**roles: Sequence[str]) -> None:
-    """Refuse a column that plays two roles."""
-    seen: dict[str, str] = {}
-    for role, names in roles.items():
-        for name in names:
-            if name in seen:
-                raise InputError(
-                    f"column {name!r} is both {seen[name]} and {role}; name two different columns"
-                )
-            seen[name] = role
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ValueRule:
-    """How values are read: the public step they are rounded to, and whether infinite ones are clamped."""
-
-    step: Fraction | None
-    clamp_infinities: bool
-
-    @classmethod
-    def checked(cls, resolution: float | Decimal | Fraction | None, non_finite: str) -> _ValueRule:
-        step = _resolution(resolution)
-        if not isinstance(non_finite, str) or non_finite not in ("drop", "clamp"):
-            raise InputError(f"non_finite must be 'drop' or 'clamp', not {non_finite!r}")
-        return cls(step=step, clamp_infinities=non_finite == "clamp")
-
-    def readers(self, schema: Schema, values: Sequence[str]) -> list[ValueColumn]:
-        return [
-            schema.value(name, resolution=self.step, clamp_infinities=self.clamp_infinities)
-            for name in values
-        ]
-
-
-def _resolution(given: float | Decimal | Fraction | None) -> Fraction | None:
+def _parse_resolution(given: float | Decimal | Fraction | None) -> Fraction | None:
     if given is None:
         return None
     try:
-        # A float is meant as it is written: 0.01 is one hundredth, not its nearest binary fraction.
-        step = Fraction(repr(given)) if isinstance(given, float) else Fraction(given)
+        # A float means its decimal notation: 0.01 is one hundredth, not the nearest binary fraction.
+        resolution = Fraction(repr(given)) if isinstance(given, float) else Fraction(given)
     except (TypeError, ValueError, OverflowError):
-        step = Fraction(0)
-    if isinstance(given, bool) or not Fraction(1, 10**18) <= step <= 10**18:
-        raise InputError(f"resolution must be a positive number from 1e-18 to 1e18, not {given!r}")
-    return step
+        resolution = Fraction(0)
+    if isinstance(given, bool) or not Fraction(1, 10**18) <= resolution <= 10**18:
+        raise InputError(
+            f"{parameter('resolution')} must be a positive number from 1e-18 to 1e18, not {given!r}"
+        )
+    return resolution

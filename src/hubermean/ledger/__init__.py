@@ -1,20 +1,8 @@
-"""Budgets of data sets, on SQLite or PostgreSQL: no release without a committed charge, and none charged twice."""
+"""Budgets of data sets, on SQLite or PostgreSQL. Charges are committed first; no question is charged twice."""
 
-from hubermean.ledger.account import Account, charged_to
+from hubermean.ledger.dataset import Dataset
 from hubermean.ledger.entries import Entry
-from hubermean.ledger.ledger import Ledger
-from hubermean.ledger.question import Question, question_of
-from hubermean.ledger.standing import Dataset
-from hubermean.ledger.verify import Fault, Verification
+from hubermean.ledger.ledger import BudgetLedger
+from hubermean.ledger.verification import Fault, Verification
 
-__all__ = [
-    "Account",
-    "Dataset",
-    "Entry",
-    "Fault",
-    "Ledger",
-    "Question",
-    "Verification",
-    "charged_to",
-    "question_of",
-]
+__all__ = ["BudgetLedger", "Dataset", "Entry", "Fault", "Verification"]

@@ -1,4 +1,4 @@
-"""Amounts of privacy as exact decimals: what was written is what is added up, and every rounding is upward."""
+"""Amounts of privacy loss as exact decimals: sums are exact, and every rounding is upward."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fractions import Fraction
 
 from hubermean.errors import LedgerDamaged
 
-# Room for the sum of any amounts that a request may have, from 1e9 down to the last digit of 1e-100 and its multiples;
-# a sum that would not fit is an error, never a rounded number.
+# Enough digits for sums of any amounts that requests may have, from 1e9 down to the last digit of 1e-100 and its
+# multiples; a sum that needs more is an error, never a rounded number.
 _EXACT = decimal.Context(prec=1000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
 _UPWARD = decimal.Context(prec=20, rounding=decimal.ROUND_CEILING)
 _LONGEST = 1000  # digits of an amount that is read back
@@ -28,37 +28,40 @@ class Cost:
         return Cost(loss=total_of(self.loss, other.loss), delta=total_of(self.delta, other.delta))
 
     def within(self, limit: Cost) -> bool:
+        """Whether neither amount exceeds a limit."""
         return self.loss <= limit.loss and self.delta <= limit.delta
 
     def left_of(self, limit: Cost) -> Cost:
-        """What a limit leaves after this; never below nothing."""
+        """Return what a limit leaves after this cost; at least zero."""
         return Cost(
             loss=max(total_of(limit.loss, self.loss.copy_negate()), Decimal(0)),
             delta=max(total_of(limit.delta, self.delta.copy_negate()), Decimal(0)),
         )
 
     def to_dict(self) -> dict[str, str]:
+        """Return the amounts as texts with all digits."""
         return {"loss": plain(self.loss), "delta": plain(self.delta)}
 
     @classmethod
     def read(cls, written: object) -> Cost:
-        """From `to_dict`; LedgerDamaged where it is none."""
+        """Return the cost that `to_dict` wrote; LedgerDamaged if it is not one."""
         if not isinstance(written, dict) or set(written) != {"loss", "delta"}:
             raise LedgerDamaged("an amount cannot be read")
-        return cls(loss=parsed(written["loss"]), delta=parsed(written["delta"]))
+        return cls(loss=parse_amount(written["loss"]), delta=parse_amount(written["delta"]))
 
 
 def product(amount: Decimal, factor: Decimal | int) -> Decimal:
-    """Exact, like every sum here: never in the context of the caller, whose precision may be any."""
+    """Return the exact product, whatever decimal context the caller has set."""
     return _EXACT.multiply(amount, factor)
 
 
 def half_of(amount: Decimal) -> Decimal:
+    """Return the exact half."""
     return _EXACT.divide(amount, 2)
 
 
 def total_of(*amounts: Decimal) -> Decimal:
-    """LedgerDamaged where the amounts of no request could lead there."""
+    """Return the exact sum; LedgerDamaged if it has more digits than amounts of requests can lead to."""
     total = Decimal(0)
     try:
         for amount in amounts:
@@ -72,7 +75,7 @@ NOTHING = Cost(loss=Decimal(0), delta=Decimal(0))
 
 
 def as_written(amount: float) -> Decimal:
-    """A float as the decimal that people write for it, so that ten times 0.1 is 1.
+    """Return a float as the decimal that people write for it, so that ten times 0.1 is 1.
 
     >>> as_written(0.1) * 10 == 1
     True
@@ -81,7 +84,7 @@ def as_written(amount: float) -> Decimal:
 
 
 def float_within(amount: Decimal) -> float:
-    """The largest float whose decimal, as people write it, is at most the amount.
+    """Return the largest float whose decimal, as people write it, is at most the amount.
 
     >>> float_within(Decimal("0.29999999999999999999"))
     0.29999999999999993
@@ -93,7 +96,7 @@ def float_within(amount: Decimal) -> float:
 
 
 def upward(exact: Fraction | Decimal) -> Decimal:
-    """Twenty digits of a number that is not negative, rounded up.
+    """Return a non-negative number rounded up to twenty digits.
 
     >>> upward(Fraction(1, 3))
     Decimal('0.33333333333333333334')
@@ -104,15 +107,15 @@ def upward(exact: Fraction | Decimal) -> Decimal:
 
 
 def exponential(power: Decimal) -> Decimal:
-    """e to a power of at most 700, rounded up."""
+    """Return e to a power of at most 700, rounded up."""
     if power > 700:
         raise ValueError("the power must be at most 700")
-    # Correctly rounded to the nearest, and one step further is above.
+    # exp is correctly rounded to the nearest, so the next number is above.
     return _UPWARD.next_plus(power.exp(_UPWARD))
 
 
 def plain(amount: Decimal) -> str:
-    """All digits, the same text for equal amounts.
+    """Return all digits of an amount, the same text for equal amounts.
 
     >>> plain(Decimal("1E+2")), plain(Decimal("0.50")), plain(Decimal("0.00"))
     ('100', '0.5', '0')
@@ -121,8 +124,8 @@ def plain(amount: Decimal) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 
 
-def parsed(text: object) -> Decimal:
-    """From `plain`; LedgerDamaged where it is none."""
+def parse_amount(text: object) -> Decimal:
+    """Return the amount that `plain` wrote; LedgerDamaged if it is not one."""
     if isinstance(text, str) and len(text) <= _LONGEST and text.isascii():
         try:
             amount = Decimal(text)

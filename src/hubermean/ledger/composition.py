@@ -1,14 +1,14 @@
-"""How the costs of releases add up, and what a total allows.
+"""Composition: how the costs of releases add up, and what a total allows.
 
-basic          Losses and deltas are added. Holds however analysts choose what to ask next (Rogers, Roth, Ullman &
-               Vadhan 2016).
-concentrated   Losses are booked as rho of zero-concentrated privacy and added; deltas of mechanisms that are not
-               concentrated are added beside. Holds for adaptively chosen parameters, too: the filter of approximate
-               zCDP (Whitehouse, Ramdas, Rogers & Wu 2023), for a rho and a delta that are fixed beforehand. Of the
-               total delta one half pays for the conversion back, the other for deltas that are added.
+basic          Epsilons and deltas are added. This holds for adaptively chosen releases (Rogers, Roth, Ullman & Vadhan
+               2016; proofs/ledger.md, Lemma 1).
+concentrated   Costs are converted to rho of zero-concentrated privacy and added; deltas of mechanisms that are not
+               concentrated are added separately. This holds for adaptively chosen parameters, too: the filter of
+               approximate zCDP (Whitehouse, Ramdas, Rogers & Wu 2023; Lemma 3), for a rho and a delta that are fixed
+               beforehand. One half of the total delta pays for the conversion to epsilon, the other for added deltas.
 
-A tighter number could be had for one fixed list of releases (privacy loss distributions), but it is not known to hold
-when analysts choose what to ask, and how much to pay, after seeing answers. That is what a ledger is for.
+Privacy loss distributions give a tighter bound for a fixed list of releases. It is not known to hold when analysts
+choose releases and their costs after seeing earlier results, as they do with a ledger.
 """
 
 from __future__ import annotations
@@ -18,42 +18,43 @@ from abc import ABC, abstractmethod
 from decimal import Decimal
 from fractions import Fraction
 
-from hubermean.errors import InputError
+from hubermean.accounting.arguments import round_down
+from hubermean.accounting.budget import PrivacyCost, not_above
+from hubermean.accounting.concentrated import largest_rho
+from hubermean.errors import InputError, parameter
 from hubermean.ledger.amounts import Cost, as_written, exponential, half_of, product, total_of, upward
-from hubermean.privacy import float_down, largest_rho
-from hubermean.readable import one_sided
-from hubermean.relations import Neighbors
-from hubermean.spending import Price, not_above
+from hubermean.types.formatting import one_sided
+from hubermean.types.request import Neighbors
 
 
 class Composition(ABC):
-    """A way of adding up; `unit` is what losses are counted in."""
+    """A rule by which costs add up; `unit` is the unit of losses."""
 
     name: str
     unit: str
 
     @abstractmethod
     def limit(self, epsilon: float, delta: float) -> Cost:
-        """The most that all costs may add up to."""
+        """Return the largest total of all costs."""
 
     def gives(self, limit: Cost, epsilon: float, delta: float) -> bool:
-        """Whether a limit that was written down is that of a total."""
+        """Whether a recorded limit is that of a total."""
         return limit == self.limit(epsilon, delta)
 
     @abstractmethod
-    def cost(self, price: Price, changes: int) -> Cost:
-        """What a release costs whose price is for one change, where the data set's neighbours are so many apart."""
+    def cost(self, privacy_cost: PrivacyCost, changes: int) -> Cost:
+        """Return the cost of a release whose neighbors are `changes` steps from those of the data set."""
 
     @abstractmethod
     def epsilon_left(self, left: Cost) -> Decimal:
-        """The largest epsilon that a pure release may still ask for, rounded down."""
+        """Return the largest pure epsilon that still fits, rounded down."""
 
     @abstractmethod
     def as_epsilon(self, spent: Cost, limit: Cost) -> tuple[Decimal, Decimal]:
-        """The (epsilon, delta) that costs come to, rounded up."""
+        """Convert costs to (epsilon, delta), rounded up."""
 
-    def worded(self, cost: Cost, *, up: bool = True) -> str:
-        """A cost for people."""
+    def format_cost(self, cost: Cost, *, up: bool = True) -> str:
+        """Return a cost as text."""
         parts = [f"{self.unit} = {one_sided(cost.loss, up=up)}"]
         if cost.delta > 0:
             parts.append(f"delta = {one_sided(cost.delta, up=up)}")
@@ -61,7 +62,7 @@ class Composition(ABC):
 
 
 class Basic(Composition):
-    """Epsilons and deltas, added."""
+    """Adds epsilons and deltas."""
 
     name = "basic"
     unit = "epsilon"
@@ -69,8 +70,8 @@ class Basic(Composition):
     def limit(self, epsilon: float, delta: float) -> Cost:
         return Cost(loss=as_written(epsilon), delta=as_written(delta))
 
-    def cost(self, price: Price, changes: int) -> Cost:
-        epsilon, delta = as_written(price.epsilon), as_written(price.delta)
+    def cost(self, privacy_cost: PrivacyCost, changes: int) -> Cost:
+        epsilon, delta = as_written(privacy_cost.epsilon), as_written(privacy_cost.delta)
         return Cost(loss=product(epsilon, changes), delta=_delta_of_changes(epsilon, delta, changes))
 
     def epsilon_left(self, left: Cost) -> Decimal:
@@ -81,40 +82,43 @@ class Basic(Composition):
 
 
 class Concentrated(Composition):
-    """Rho of zero-concentrated privacy, added."""
+    """Adds rho of zero-concentrated privacy."""
 
     name = "concentrated"
     unit = "rho"
 
     def limit(self, epsilon: float, delta: float) -> Cost:
         if delta == 0.0:
-            raise InputError("concentrated composition takes a total delta > 0; give delta=")
+            raise InputError(f"concentrated composition needs a total delta > 0; give {parameter('delta')}")
         half = half_of(as_written(delta))
-        rho = largest_rho(not_above(epsilon), float_down(Fraction(half)))
+        rho = largest_rho(not_above(epsilon), round_down(Fraction(half)))
         if rho == 0.0:
-            raise InputError("this total is too small for concentrated composition; use composition='basic'")
+            raise InputError(
+                "this total is too small for concentrated composition; use "
+                f"{parameter('composition', 'basic')}"
+            )
         return Cost(loss=Decimal.from_float(rho), delta=half)
 
     def gives(self, limit: Cost, epsilon: float, delta: float) -> bool:
-        """Up to the last digits of rho, in which machines differ: logarithms are not the same everywhere."""
+        """Compare up to the last digits of rho, in which machines differ because their logarithms do."""
         here = self.limit(epsilon, delta)
         apart = abs(Fraction(limit.loss) - Fraction(here.loss))
         return limit.delta == here.delta and apart <= Fraction(here.loss) / 10**9
 
-    def cost(self, price: Price, changes: int) -> Cost:
-        if price.rho is not None:  # the divergence of so many changes grows as their square
-            return Cost(loss=upward(price.rho * changes**2), delta=Decimal(0))
-        epsilon, delta = product(as_written(price.epsilon), changes), as_written(price.delta)
+    def cost(self, privacy_cost: PrivacyCost, changes: int) -> Cost:
+        if privacy_cost.rho is not None:  # the divergence grows with the square of the changes
+            return Cost(loss=upward(privacy_cost.rho * changes**2), delta=Decimal(0))
+        epsilon, delta = product(as_written(privacy_cost.epsilon), changes), as_written(privacy_cost.delta)
         # epsilon-DP is epsilon^2/2-zCDP (Bun & Steinke 2016), and no divergence is above epsilon.
         rho = min(upward(Fraction(epsilon) ** 2 / 2), epsilon)
-        return Cost(loss=rho, delta=_delta_of_changes(as_written(price.epsilon), delta, changes))
+        return Cost(loss=rho, delta=_delta_of_changes(as_written(privacy_cost.epsilon), delta, changes))
 
     def epsilon_left(self, left: Cost) -> Decimal:
         root = math.sqrt(2.0 * float(left.loss)) * (1.0 - 1e-12)
         return max(Decimal.from_float(root), left.loss)
 
     def as_epsilon(self, spent: Cost, limit: Cost) -> tuple[Decimal, Decimal]:
-        """By dp-accounting's Renyi accountant, which searches the orders; the half of delta that converts counts."""
+        """Use dp-accounting's Renyi accountant, which searches the orders; delta includes the half for conversion."""
         from dp_accounting import dp_event
         from dp_accounting.rdp import RdpAccountant
 
@@ -131,19 +135,20 @@ COMPOSITIONS: dict[str, Composition] = {one.name: one for one in (Basic(), Conce
 
 
 def composition_named(name: object) -> Composition:
+    """Return the composition of a name; InputError if there is none."""
     if not isinstance(name, str) or name not in COMPOSITIONS:
         known = " or ".join(repr(one) for one in COMPOSITIONS)
-        raise InputError(f"composition must be {known}, not {name!r}")
+        raise InputError(f"{parameter('composition')} must be {known}, not {name!r}")
     return COMPOSITIONS[name]
 
 
 def changes_between(release: Neighbors, dataset: Neighbors) -> int:
-    """How many changes that a release hides make one change that the data set's total is about.
+    """Return how many changes under the release's relation make up one change under the data set's relation.
 
-    A user who is replaced is removed and added: two changes. Values alone are part of what a user is.
+    Replacing a user is removing one and adding one: two changes. Replacing values is a special case of replacing users.
 
     Raises:
-        InputError: the release hides something else than the total promises.
+        InputError: the release does not protect against the change that the total is about.
     """
     if release is dataset:
         return 1
@@ -152,13 +157,13 @@ def changes_between(release: Neighbors, dataset: Neighbors) -> int:
     if release is Neighbors.ADD_REMOVE:
         return 2
     raise InputError(
-        f"neighbors={release.value!r} does not hide what the budget of this data set is for; "
-        f"use neighbors={dataset.value!r}"
+        f"{parameter('neighbors', release.value)} does not protect what the budget of this data set is about; "
+        f"use {parameter('neighbors', dataset.value)}"
     )
 
 
 def _delta_of_changes(epsilon: Decimal, delta: Decimal, changes: int) -> Decimal:
-    """Group privacy: delta (1 + e^epsilon + ...), rounded up; of no use above 1."""
+    """Return the delta of group privacy, delta (1 + e^epsilon + ...), rounded up and at most 1."""
     if changes == 1 or delta == 0:
         return delta
     if product(epsilon, changes - 1) > 700:

@@ -1,14 +1,15 @@
-"""Entries: what a ledger is made of. Each holds the digest of the one before: none can be taken out, changed or moved.
+"""Entries of a ledger and the questions they are about.
 
-    opened         a data set: its total, its relation, how costs add up, who is a user
-    charged        paid, before anything private was computed
-    released       what came out of a charge, word for word
-    not-released   a charge whose mechanism's own test said no
-    failed         a charge whose release was interrupted by an error
-    spent          paid for something that is released elsewhere
-    refused        asked for, but there was too little left; costs nothing
+    opened         a data set: its total, its neighbor relation, its composition, its user columns
+    charged        a charge, committed before anything private was computed
+    released       the outcome of a charge: the release, exactly
+    not-released   the outcome of a charge: the mechanism's own private test decided against a release
+    failed         the outcome of a charge: an error interrupted the release
+    spent          a charge for something that is released outside of the ledger
+    refused        a request that exceeded the remaining budget; costs nothing
 
-Nothing in an entry comes from the data but what was released.
+Each entry holds the digest of the entry before it, so none can be removed, changed or moved unnoticed. Nothing in an
+entry comes from the data, except for what was released.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from hubermean.errors import LedgerDamaged
+from hubermean.errors import InputError, LedgerDamaged, parameter, printable
 from hubermean.ledger.amounts import Cost
 
 Kind = Literal["opened", "charged", "released", "not-released", "failed", "spent", "refused"]
@@ -29,17 +30,34 @@ KINDS = get_args(Kind)
 CHARGES = ("charged", "spent")
 OUTCOMES = ("released", "not-released", "failed")
 ANSWERS = ("released", "not-released")
-"""Outcomes that are given again, at no cost, when the same is asked again."""
+"""Outcomes that are returned again, at no cost, when the same question is repeated."""
 
 GENESIS = hashlib.sha256(b"hubermean ledger").hexdigest()
-"""What the first entry follows."""
+"""The digest that the first entry refers to."""
 LARGEST_BODY = 256_000_000
 """Characters of the largest entry: a table of a million groups takes about a hundred million."""
+LONGEST_NAME = 200
+"""Characters of the longest name of a data set, a column or a question."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is computed from a data set, in public terms.
+
+    Attributes:
+        digest: identifies the question; two questions with the same digest have the same answer.
+        description: what the ledger shows of the question.
+        user_columns: the columns that identify a user; empty if the caller supplied one mean per user.
+    """
+
+    digest: str
+    description: Mapping[str, Any]
+    user_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One row. `body` is JSON as it was written, which is what the digest is of."""
+    """One row of a ledger. `body` is the canonical JSON that the digest covers."""
 
     number: int
     dataset: str
@@ -52,8 +70,14 @@ class Entry:
     def after(
         cls, number: int, previous: str, *, dataset: str, kind: Kind, content: Mapping[str, Any]
     ) -> Entry:
-        """The entry that follows entry `number` with the digest `previous`."""
-        body = canonical(content)
+        """Return the entry that follows entry `number` with the digest `previous`.
+
+        Raises:
+            InputError: the content is larger than `LARGEST_BODY`.
+        """
+        body = to_canonical_json(content)
+        if len(body) > LARGEST_BODY:
+            raise InputError(f"an entry of a ledger can have at most {LARGEST_BODY:,} characters")
         fields = {
             "number": number + 1,
             "dataset": dataset,
@@ -61,18 +85,18 @@ class Entry:
             "body": body,
             "previous": previous,
         }
-        return cls(**fields, digest=_digest(**fields))  # type: ignore[arg-type]
+        return cls(**fields, digest=_compute_digest(**fields))  # type: ignore[arg-type]
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it is as it was written."""
-        return self.digest == _digest(self.number, self.dataset, self.kind, self.body, self.previous)
+    def is_intact(self) -> bool:
+        """Whether the digest matches the other fields."""
+        return self.digest == _compute_digest(self.number, self.dataset, self.kind, self.body, self.previous)
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """The body as data; LedgerDamaged where it is none."""
+        """The body as data; LedgerDamaged if it is not a JSON object."""
         try:
-            content = json.loads(self.body, parse_float=_finite, parse_constant=_finite)
+            content = json.loads(self.body, parse_float=_parse_finite, parse_constant=_parse_finite)
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
@@ -82,39 +106,49 @@ class Entry:
     @property
     def spent(self) -> Cost:
         """What the data set had spent after this entry."""
-        return self.cost_of("spent")
+        return self.read_cost("spent")
 
-    def cost_of(self, field: str) -> Cost:
+    def read_cost(self, field: str) -> Cost:
+        """Return an amount of the content; LedgerDamaged if it is not a valid amount."""
         try:
             return Cost.read(self.content.get(field))
         except LedgerDamaged:
             raise LedgerDamaged(
-                f"entry {self.number} holds no amount that can be read", entry=self.number
+                f"the amount {field!r} of entry {self.number} cannot be read", entry=self.number
             ) from None
 
-    def text_of(self, field: str) -> str:
-        given = self.content.get(field)
-        if not isinstance(given, str):
-            raise LedgerDamaged(f"entry {self.number} lacks its {field}", entry=self.number)
-        return given
+    def read_text(self, field: str) -> str:
+        """Return a text of the content; LedgerDamaged if it is missing or not a text."""
+        text = self.content.get(field)
+        if not isinstance(text, str):
+            raise LedgerDamaged(f"entry {self.number} has no {field}", entry=self.number)
+        return text
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("no number that JSON has")
-    return number
+def check_name(name: object, what: str) -> str:
+    """Return a name that can be shown as it is; InputError otherwise."""
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or printable(name) != name:
+        raise InputError(f"{parameter(what)} must be a text of 1 to {LONGEST_NAME} printable characters")
+    return name
 
 
-def canonical(content: Any) -> str:
-    """The one way in which data is written as JSON: in ASCII, sorted, without spaces."""
+def to_canonical_json(content: Any) -> str:
+    """Return the canonical JSON of data: ASCII, sorted names, no spaces."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def digest_of(content: Any) -> str:
-    return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
+def compute_digest(content: Any) -> str:
+    """Return the SHA-256 of the canonical JSON of data."""
+    return hashlib.sha256(to_canonical_json(content).encode("ascii")).hexdigest()
 
 
-def _digest(number: int, dataset: str, kind: str, body: str, previous: str) -> str:
-    # Written as JSON, so that no two different rows are the same text.
-    return digest_of([number, dataset, kind, body, previous])
+def _compute_digest(number: int, dataset: str, kind: str, body: str, previous: str) -> str:
+    # A JSON list, so that two different rows never give the same text.
+    return compute_digest([number, dataset, kind, body, previous])
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("not a JSON number")
+    return number

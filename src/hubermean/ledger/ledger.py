@@ -1,88 +1,72 @@
-"""`Ledger`: the budgets of data sets, and every release that was charged to them."""
+"""`BudgetLedger`: the budgets of data sets, the charges against them and the recorded outcomes.
+
+The ledger knows questions by digest and description, and releases by cost. The record of a release is opaque to it:
+canonical JSON of limited size. `hubermean.release.ledger.Ledger`, which users see, adds the check of these records.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, overload
+from typing import Any, Self, overload
 from uuid import uuid4
 
-from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable, is_real
-from hubermean.ingest import column_names
+from hubermean.accounting.arguments import is_real
+from hubermean.accounting.budget import PrivacyCost, checked_budget
+from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable, parameter
 from hubermean.ledger.amounts import NOTHING, Cost
 from hubermean.ledger.composition import composition_named
-from hubermean.ledger.entries import ANSWERS, GENESIS, Entry, Kind, digest_of
-from hubermean.ledger.places import store_at
-from hubermean.ledger.question import Question, checked_name
-from hubermean.ledger.standing import Dataset, standing
-from hubermean.ledger.store import WHOLE, Rows, entry_of
-from hubermean.ledger.verify import Verification, verified
-from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
-from hubermean.spending import Price, checked_budget
+from hubermean.ledger.dataset import Dataset, read_dataset
+from hubermean.ledger.entries import ANSWERS, GENESIS, Entry, Kind, Question, check_name, compute_digest
+from hubermean.ledger.postgres_store import PostgresStore
+from hubermean.ledger.sqlite_store import SqliteStore
+from hubermean.ledger.store import WHOLE, Rows, Store, to_entry
+from hubermean.ledger.verification import Verification, check_entry, verify_entries
+from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, column_names
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
+_LIKE_A_URL = re.compile(r"^\s*(\w+:)?postgres(ql)?\b[^/]*:|://|\bpassword\s*=", re.ASCII | re.IGNORECASE)
+_POSTGRES_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """A charge that is on disk."""
+    """A committed charge."""
 
     entry: Entry
     cost: Cost
     dataset: Dataset
 
 
-class Ledger:
-    """Budgets that releases are charged to before they leave the process.
+class BudgetLedger:
+    """Budgets of data sets, and charges that are committed before a release is computed.
 
     Args:
-        place: a file (SQLite), or the URL of a PostgreSQL database for a team.
-
-    Formal guarantees:
-    - a release is made only after its charge is on disk, and only if all charges of its data set, this one included,
-      add up to no more than the total, however many processes ask at once;
-    - entries are chained by digests: `verify` finds one that was removed, altered or moved;
-    - nothing in it comes from the data but what was released, and what it decides follows from public numbers alone.
-
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> ledger = Ledger(f"{folder.name}/budget.sqlite")
-    >>> ledger.init("trips", epsilon=1.0, user="rider")
-    >>> import hubermean as hm, pyarrow as pa
-    >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
-    >>> ask = dict(user="rider", value="fare", bounds=(0, 100), per="user", ledger=ledger, dataset="trips")
-    >>> first = hm.mean(trips, epsilon=0.75, **ask)
-    >>> hm.mean(trips, epsilon=0.75, **ask).value == first.value  # the same question, at no further cost
-    True
-    >>> ledger.dataset("trips").left_in_words
-    'epsilon = 0.25'
-    >>> hm.mean(trips, epsilon=0.5, **ask)
-    Traceback (most recent call last):
-    hubermean.errors.BudgetExhausted: ...
-    >>> ledger.verify().sound
-    True
-    >>> ledger.close(); folder.cleanup()
+        location: a file name (SQLite), or the URL of a PostgreSQL database.
     """
 
-    def __init__(self, place: str | os.PathLike[str]) -> None:
-        self._store = store_at(place)
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        self._store = open_store(location)
 
     @property
-    def place(self) -> str:
-        """Where it lies; without a password."""
-        return self._store.place
+    def location(self) -> str:
+        """The file name or URL, without the password."""
+        return self._store.location
 
     def __repr__(self) -> str:
-        return f"Ledger({self.place!r})"
+        return f"{type(self).__name__}({self.location!r})"
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file or the connection; it is opened again when it is next used."""
+        """Close the file or the connection; the next use opens it again."""
         self._store.close()
 
     def init(
@@ -95,56 +79,60 @@ class Ledger:
         user: str | list[str] | tuple[str, ...] | None = None,
         composition: str = "basic",
     ) -> None:
-        """Open a data set; the ledger is made if there is none.
+        """Open a data set; creates the ledger if there is none.
 
         Args:
             dataset: its name.
             epsilon, delta: its total, which cannot be changed later.
-            neighbors: the change of the data that the total is about; releases must hide at least that.
-            user: the column or columns that identify a user, in all releases; those of the first, if left out.
-            composition: "basic" (epsilons and deltas add up) or "concentrated" (less for many releases; needs delta).
+            neighbors: the change of the data that the total is about; releases must hide at least that change.
+            user: the column or columns that identify a user in all releases. If omitted, the first release decides.
+            composition: "basic" (epsilons and deltas add up) or "concentrated" (many releases cost less in total;
+                needs delta > 0).
+
+        Raises:
+            InputError: an argument is invalid, or the data set exists already.
         """
-        name = checked_name(dataset, "dataset")
+        name = check_name(dataset, "dataset")
         epsilon, delta = checked_budget(epsilon, delta)
-        relation, how = Neighbors.parse(neighbors), composition_named(composition)
-        limit = how.limit(epsilon, delta)
-        users = None if user is None else [checked_name(one, "user") for one in column_names(user, "user")]
+        relation, rule = Neighbors.parse(neighbors), composition_named(composition)
+        limit = rule.limit(epsilon, delta)
+        users = None if user is None else [check_name(one, "user") for one in column_names(user, "user")]
         content = {
             "at": _now(),
             "epsilon": epsilon,
             "delta": delta,
             "neighbors": relation.value,
-            "composition": how.name,
+            "composition": rule.name,
             "user": users,
             "limit": limit.to_dict(),
             "spent": NOTHING.to_dict(),
         }
 
-        def opening(rows: Rows) -> Entry:
+        def append_opening(rows: Rows) -> Entry:
             if rows.head(name) is not None:
                 raise InputError(
-                    f"there is a data set {name!r} in this ledger, whose total stays as it is; take another name"
+                    f"the data set {name!r} exists already and its total cannot be changed; choose another name"
                 )
-            return _appended(rows, name, "opened", content)
+            return _append(rows, name, "opened", content)
 
         self._store.create()
-        self._written(opening)
+        self._commit(append_opening)
 
     def datasets(self) -> list[Dataset]:
-        """How all data sets stand, in the order in which they were opened."""
+        """Return the budgets of all data sets, in the order in which they were opened."""
         with self._store.reading() as rows:
-            found = [standing(rows, name) for name in rows.heads() if name != WHOLE]
+            found = [read_dataset(rows, name) for name in rows.heads() if name != WHOLE]
         return sorted(found, key=lambda dataset: dataset.number)
 
     def dataset(self, name: str) -> Dataset:
-        """How one data set stands."""
+        """Return the budget of one data set."""
         with self._store.reading() as rows:
-            return standing(rows, name)
+            return read_dataset(rows, name)
 
     def entries(self, dataset: str | None = None) -> Iterator[Entry]:
-        """All entries, or those of one data set, in order; with what is added meanwhile.
+        """Iterate over all entries, or those of one data set, in order, including entries added meanwhile.
 
-        Nothing is held between them: a ledger can be used, also by others, while its entries are looked at.
+        No transaction is held between blocks: the ledger can be used, also by others, during the iteration.
         """
         after = 0
         while True:
@@ -152,7 +140,7 @@ class Ledger:
                 found = rows.block(after)
             if not found:
                 return
-            for entry in map(entry_of, found):
+            for entry in map(to_entry, found):
                 if dataset is None or entry.dataset == dataset:
                     yield entry
             after = found[-1][0]
@@ -166,67 +154,77 @@ class Ledger:
         neighbors: str | Neighbors | None = None,
         note: str = "",
     ) -> Dataset:
-        """Charge for something that is released elsewhere, before it is.
+        """Charge for a release that is made with other software; call it before that release.
 
         Args:
             dataset: the data set.
-            epsilon, delta: what it costs.
-            neighbors: the change of the data that it hides; that of the data set if left out.
-            note: what it is, for people.
+            epsilon, delta: the cost of the release.
+            neighbors: the change of the data that the release hides; by default that of the data set.
+            note: what the release is, for readers of the ledger.
 
         Raises:
             BudgetExhausted: too little is left; nothing was charged.
         """
         if not (is_real(epsilon) and 0 <= epsilon <= 1e9):
-            raise InputError(f"epsilon must be a number from 0 to 1e9, not {epsilon!r}")
+            raise InputError(f"{parameter('epsilon')} must be a number from 0 to 1e9, not {epsilon!r}")
         if not (is_real(delta) and 0 <= delta < 1):
-            raise InputError(f"delta must be 0 or more and below 1, not {delta!r}")
+            raise InputError(f"{parameter('delta')} must be 0 or more and below 1, not {delta!r}")
         if note != "":
-            note = checked_name(note, "note")
+            note = check_name(note, "note")
         relation = None if neighbors is None else Neighbors.parse(neighbors)
-        shown = {
+        description = {
             "statistic": "elsewhere",
             "note": note,
             "epsilon": float(epsilon),
             "delta": float(delta),
             "neighbors": relation and relation.value,
         }
-        question = Question(users=(), shown=shown, digest=uuid4().hex)
-        price = Price(epsilon=float(epsilon), delta=float(delta))
-        return self.charge(dataset, question, price, relation, kind="spent").dataset
+        question = Question(digest=uuid4().hex, description=description, user_columns=())
+        privacy_cost = PrivacyCost(epsilon=float(epsilon), delta=float(delta))
+        return self.charge(dataset, question, privacy_cost, relation, kind="spent").dataset
 
     def verify(self, anchor: str | None = None) -> Verification:
-        """Whether everything is as it was written; see `Verification`.
+        """Check that the ledger is exactly as it was written; see `Verification`.
 
         Args:
-            anchor: the digest of some entry, noted down earlier: one that is gone means that the chain was made anew.
+            anchor: the digest of an earlier entry, stored elsewhere. If it is missing, the chain was rewritten.
         """
         faults = self._store.faults()
         with self._store.reading() as rows:
-            return verified(rows, faults, anchor)
+            return verify_entries(rows, faults, anchor, self.is_record)
 
-    # --- what a release does, through `Account` -----------------------------------------------------------------------
+    def check_entry(self, entry: Entry) -> None:
+        """Raise LedgerDamaged if an entry does not have the content of its kind."""
+        check_entry(entry, self.is_record)
 
-    def room_for(self, name: str, question: Question, price: Price, relation: Neighbors) -> None:
-        """Refuse what could not be charged now, before any data is read; what is charged is decided later, and once."""
+    def is_record(self, record: Mapping[str, Any]) -> bool:
+        """Whether the record of a release has the form in which it was written; to be overridden."""
+        return True
+
+    # --- used by the release path -------------------------------------------------------------------------------------
+
+    def check_budget(
+        self, name: str, question: Question, privacy_cost: PrivacyCost, relation: Neighbors
+    ) -> None:
+        """Raise BudgetExhausted if a charge would exceed the budget now; `charge` decides in the end."""
         with self._store.reading() as rows:
-            dataset = standing(rows, name)
-        cost = dataset.cost(question, price, relation)
+            dataset = read_dataset(rows, name)
+        cost = dataset.compute_cost(question, privacy_cost, relation)
         if not (dataset.spent + cost).within(dataset.limit):
-            self.charge(name, question, price, relation)
+            self.charge(name, question, privacy_cost, relation)
 
-    def answered(self, name: str, question: Question) -> Entry | None:
-        """The entry that answers the same question."""
+    def find_answer(self, name: str, question: Question) -> Entry | None:
+        """Return the entry that answers the same question, if there is one."""
         with self._store.reading() as rows:
-            standing(rows, name)
-            return _answer(rows, name, question)
+            read_dataset(rows, name)
+            return _find_answer(rows, name, question)
 
     @overload
     def charge(
         self,
         name: str,
         question: Question,
-        price: Price,
+        privacy_cost: PrivacyCost,
         relation: Neighbors | None,
         *,
         kind: Kind = "charged",
@@ -234,112 +232,152 @@ class Ledger:
 
     @overload
     def charge(
-        self, name: str, question: Question, price: Price, relation: Neighbors, *, unless_answered: bool
+        self,
+        name: str,
+        question: Question,
+        privacy_cost: PrivacyCost,
+        relation: Neighbors,
+        *,
+        unless_answered: bool,
     ) -> Charge | Entry: ...
 
     def charge(
         self,
         name: str,
         question: Question,
-        price: Price,
+        privacy_cost: PrivacyCost,
         relation: Neighbors | None,
         *,
         unless_answered: bool = False,
         kind: Kind = "charged",
     ) -> Charge | Entry:
-        """Charge, if there is room; committed when this returns.
+        """Charge a data set if its budget suffices; the charge is committed when this returns.
 
-        Without a relation, it is that of the data set. With `unless_answered`, an answer to the same question that was
-        recorded meanwhile is returned instead.
+        Args:
+            name: the data set.
+            question: what is charged for.
+            privacy_cost: its cost under one change of `relation`.
+            relation: the change that the release hides; None for that of the data set.
+            unless_answered: return an answer to the same question instead, if one was recorded meanwhile.
+            kind: the kind of the entry.
 
         Raises:
-            BudgetExhausted: there is not; that it was asked for is on record.
+            BudgetExhausted: the budget does not suffice; the refused request is recorded.
         """
         made: list[Charge] = []
 
-        def charging(rows: Rows) -> Entry:
-            dataset = standing(rows, name)
-            if unless_answered and (answer := _answer(rows, name, question)) is not None:
+        def append_charge(rows: Rows) -> Entry:
+            dataset = read_dataset(rows, name)
+            if unless_answered and (answer := _find_answer(rows, name, question)) is not None:
                 return answer
-            cost = dataset.cost(question, price, relation)
+            cost = dataset.compute_cost(question, privacy_cost, relation)
             after = dataset.spent + cost
             fits = after.within(dataset.limit)
             if fits:
                 dataset = replace(dataset, spent=after)
             content = {
                 "at": _now(),
-                "token": uuid4().hex,  # no two charges are the same text
-                "question": _asked(name, question),
-                "asked": dict(question.shown),
+                "token": uuid4().hex,  # makes every charge a different text
+                "question": _question_key(name, question),
+                "asked": dict(question.description),
                 "cost": cost.to_dict(),
             }
-            # Who is a user is decided by what is released, not by what was asked for in vain.
-            entry = _append(rows, dataset, question if fits else None, kind if fits else "refused", content)
+            # Only a release decides which columns identify a user, not a request that was refused.
+            entry = _append_to_dataset(
+                rows, dataset, question if fits else None, kind if fits else "refused", content
+            )
             made.append(Charge(entry=entry, cost=cost, dataset=dataset))
             return entry
 
-        entry = self._written(charging)
+        entry = self._commit(append_charge)
         if not made:
             return entry
         if made[-1].entry.kind == "refused":
-            raise made[-1].dataset.exhausted(made[-1].cost)
+            raise made[-1].dataset.budget_exhausted(made[-1].cost)
         return made[-1]
 
     def conclude(self, charge: Charge, question: Question, kind: Kind, content: Mapping[str, Any]) -> Entry:
-        """Record what came of a charge. There is no time in it: how long a release took may depend on the data."""
+        """Record the outcome of a charge, without a time: how long a release took may depend on the data."""
         name = charge.dataset.name
-        asked = _asked(name, question)
+        key = _question_key(name, question)
 
-        def concluding(rows: Rows) -> Entry:
-            whole = {**content, "charge": charge.entry.number, "question": asked}
-            entry = _append(rows, standing(rows, name), question, kind, whole)
+        def append_outcome(rows: Rows) -> Entry:
+            whole = {**content, "charge": charge.entry.number, "question": key}
+            entry = _append_to_dataset(rows, read_dataset(rows, name), question, kind, whole)
             if kind in ANSWERS:
-                rows.remember(asked, entry.number)
+                rows.remember(key, entry.number)
             return entry
 
-        return self._written(concluding)
+        return self._commit(append_outcome)
 
-    def _written(self, work: Callable[[Rows], Entry]) -> Entry:
-        """Write an entry and see it committed.
+    def _commit(self, append: Callable[[Rows], Entry]) -> Entry:
+        """Append an entry and make sure that it is committed.
 
-        Where the connection is lost during a commit it is not known what became of it; a second look tells.
+        If the connection is lost during the commit, a second transaction finds out whether the commit succeeded.
         """
         made: list[Entry] = []
         try:
             with self._store.writing() as rows:
-                made.append(work(rows))
+                made.append(append(rows))
             return made[-1]
         except LedgerUnavailable as error:
-            trouble = error
+            failure = error
         if not made:
-            raise trouble
+            raise failure
         try:
             with self._store.reading() as rows:
                 found = rows.entry(made[-1].number)
         except LedgerUnavailable:
             raise LedgerUnavailable(
-                f"{trouble}; whether the charge was made is not known, nothing was released: "
-                "see hubermean ledger show"
+                f"{failure}; nothing was released, but the charge may have been committed: "
+                "check with hubermean ledger show"
             ) from None
         if found is not None and found.digest == made[-1].digest:
             return made[-1]
-        raise trouble
+        raise failure
 
 
-def _append(
+def open_store(location: str | os.PathLike[str]) -> Store:
+    """Return the store of a ledger for a file name or URL; no file or connection is opened yet.
+
+    >>> open_store("budget.sqlite").location
+    'budget.sqlite'
+    """
+    text = os.fspath(location) if isinstance(location, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip() or not text.isprintable():
+        raise InputError(
+            f"{parameter('ledger')} must be a file name or a URL such as postgresql://host/database, "
+            "in printable characters"
+        )
+    url = _URL.match(text)
+    if url is None:
+        if _LIKE_A_URL.search(text):  # as a file name it would be printed, including the password
+            raise InputError(
+                "the URL of the ledger cannot be read; write postgresql://user:password@host:port/database"
+            )
+        return SqliteStore(text)
+    scheme = url["scheme"].lower()
+    if scheme == "sqlite":
+        raise InputError("give the file name of the ledger without sqlite://")
+    if scheme not in _POSTGRES_SCHEMES:
+        raise InputError(f"a ledger is a file or at postgresql://host/database; {scheme}:// is not supported")
+    return PostgresStore(text)
+
+
+def _append_to_dataset(
     rows: Rows, dataset: Dataset, question: Question | None, kind: Kind, content: Mapping[str, Any]
 ) -> Entry:
-    """An entry of a data set, which says how that stands now and what opened it."""
+    """Append an entry that states the budget of its data set and the entry that opened it."""
     whole = {
         **content,
         "user": dataset.users_after(question),
         "spent": dataset.spent.to_dict(),
         "opened": [dataset.number, dataset.digest],
     }
-    return _appended(rows, dataset.name, kind, whole)
+    return _append(rows, dataset.name, kind, whole)
 
 
-def _appended(rows: Rows, name: str, kind: Kind, content: Mapping[str, Any]) -> Entry:
+def _append(rows: Rows, name: str, kind: Kind, content: Mapping[str, Any]) -> Entry:
     last = rows.last(WHOLE)
     number, previous = (0, GENESIS) if last is None else (last.number, last.digest)
     entry = Entry.after(number, previous, dataset=name, kind=kind, content=content)
@@ -347,19 +385,19 @@ def _appended(rows: Rows, name: str, kind: Kind, content: Mapping[str, Any]) -> 
     return entry
 
 
-def _answer(rows: Rows, name: str, question: Question) -> Entry | None:
-    asked = _asked(name, question)
-    found = rows.answer(asked)
+def _find_answer(rows: Rows, name: str, question: Question) -> Entry | None:
+    key = _question_key(name, question)
+    found = rows.answer(key)
     if found is None:
         return None
-    asked_for = found.is_whole and found.dataset == name and found.content.get("question") == asked
-    if not asked_for or found.kind not in ANSWERS:
+    matches = found.is_intact and found.dataset == name and found.content.get("question") == key
+    if not matches or found.kind not in ANSWERS:
         raise LedgerDamaged(f"entry {found.number} was altered", entry=found.number)
     return found
 
 
-def _asked(name: str, question: Question) -> str:
-    return digest_of([name, question.digest])
+def _question_key(name: str, question: Question) -> str:
+    return compute_digest([name, question.digest])
 
 
 def _now() -> str:

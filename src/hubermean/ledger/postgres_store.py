@@ -1,4 +1,4 @@
-"""A ledger in a PostgreSQL database, for a team: the same tables, one writer at a time by a lock on the last head."""
+"""A ledger in a PostgreSQL database, for a team. A lock on the last head admits one writer at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable
 from hubermean.ledger.entries import GENESIS
 from hubermean.ledger.store import SCHEMA, WHOLE, Rows
 
-_MAKING = 0x48624D6E  # the number of the lock that makers of the tables take
+_CREATION_LOCK = 0x48624D6E  # advisory lock that is held while tables are created
 _VERSIONS: dict[int, tuple[str, ...]] = {
     1: (
         "CREATE TABLE hubermean_schema (version INTEGER PRIMARY KEY)",
@@ -31,7 +31,7 @@ _VERSIONS: dict[int, tuple[str, ...]] = {
 }
 """What each version of the schema added."""
 _TABLES = ("hubermean_entries", "hubermean_heads", "hubermean_answers", "hubermean_schema")
-# A server that does not answer must not hold a release up for ever.
+# A server that does not respond must not block a release for ever.
 _SETTINGS = (
     "SET lock_timeout = '120s'",
     "SET statement_timeout = '300s'",
@@ -39,8 +39,8 @@ _SETTINGS = (
     "SET synchronous_commit = on",
     "SET standard_conforming_strings = on",
 )
-# One ledger for all who connect, whatever they look through first. The second once more: behind a pool, what was set at
-# the start was set for another session.
+# The same tables for everyone who connects, whatever their search path is. synchronous_commit is set once more because
+# a connection pool may have applied the initial setting to another session.
 _FOR_THIS_TRANSACTION = (
     "SELECT set_config('search_path', 'public, pg_temp', true), set_config('synchronous_commit', 'on', true)"
 )
@@ -49,15 +49,15 @@ _CONNECTING: dict[str, Any] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "client_encoding": "utf8",  # text would come as bytes from a database that has no encoding
-    "prepare_threshold": None,  # a pool between us and the server may hand each transaction to another session
+    "client_encoding": "utf8",  # a database without an encoding would return bytes
+    "prepare_threshold": None,  # a pool may hand each transaction to another session
 }
-_NO_TABLE, _NOT_ALLOWED, _NO_SUCH_LETTER = "42P01", "42501", "22P05"
+_NO_TABLE, _NOT_ALLOWED, _NO_SUCH_CHARACTER = "42P01", "42501", "22P05"
 _DAMAGED = ("22", "23", "42", "P0", "XX")  # classes of states: data, constraint, schema, trigger, internal
 
 
 class PostgresStore:
-    """A database, by its URL."""
+    """A database, given by its URL."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -71,15 +71,15 @@ class PostgresStore:
         problem = False
         try:
             parsed = make_url(url).set(drivername="postgresql+psycopg")
-            problem = "@" in (parsed.host or "")  # the end of a password that holds one itself
+            problem = "@" in (parsed.host or "")  # the rest of a password that contains an @
             port = "" if parsed.port is None else f":{parsed.port}"
-            self.place = f"postgresql://{parsed.host or ''}{port}/{parsed.database or ''}"
+            self.location = f"postgresql://{parsed.host or ''}{port}/{parsed.database or ''}"
             self._engine = create_engine(
                 parsed, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=_CONNECTING
             )
         except (ArgumentError, ValueError, TypeError):
             problem = True
-        if problem:  # outside the handler: its error may quote the password
+        if problem:  # raised outside the handler, whose error may quote the password
             raise InputError(
                 "the URL of the ledger cannot be read; write postgresql://user:password@host:port/database, "
                 "with %40 for an @ in the password"
@@ -96,8 +96,8 @@ class PostgresStore:
 
     def create(self) -> None:
         with self._transaction("READ COMMITTED") as rows:
-            rows.execute(f"SELECT pg_advisory_xact_lock({_MAKING})")
-            version = _version(rows)
+            rows.execute(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+            version = _read_version(rows)
             self._require_not_newer(version)
             for number in range(version + 1, SCHEMA + 1):
                 for statement in _VERSIONS[number]:
@@ -116,12 +116,12 @@ class PostgresStore:
 
     def _require_not_newer(self, version: int) -> None:
         if version > SCHEMA:
-            raise InputError(f"{self.place} was made by a newer hubermean; upgrade to use it")
+            raise InputError(f"{self.location} was made by a newer hubermean; upgrade to use it")
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Rows]:
         with self._transaction("READ COMMITTED") as rows:
-            # Whoever holds the head is the only writer; the others see what it wrote once they get it.
+            # The holder of the head is the only writer; the next one sees what was committed.
             found = rows.execute(
                 "SELECT version FROM hubermean_schema, hubermean_heads AS heads "
                 f"WHERE heads.name = '{WHOLE}' FOR UPDATE OF heads"
@@ -130,10 +130,10 @@ class PostgresStore:
             yield rows
 
     def _require_usable(self, found: Sequence[Sequence[Any]]) -> None:
-        """By the version of the tables, which is one row."""
+        """Check the version of the tables, which is one row."""
         if len(found) != 1:
             raise LedgerDamaged(
-                f"the ledger in {self.place} is damaged: it does not say of which version it is"
+                f"the ledger in {self.location} is damaged: it does not state the version of its schema"
             )
         self._require_not_newer(int(found[0][0]))
 
@@ -155,11 +155,11 @@ class PostgresStore:
                 "(SELECT FROM pg_rewrite WHERE ev_class = pg_class.oid)",
                 tables=list(_TABLES),
             )
-        faults = [] if found[0][0] else ["the trigger that keeps entries from being changed is gone"]
+        faults = [] if found[0][0] else ["the trigger that prevents changes of entries is missing"]
         if others[0][0]:
-            faults.append("a trigger that is not the ledger's stands on its tables")
+            faults.append("its tables have a trigger that does not belong to the ledger")
         if plain[0][0] != len(_TABLES):
-            faults.append("one of its tables is a view, is not logged, or has rules or policies of its own")
+            faults.append("one of its tables is a view, is unlogged, or has additional rules or policies")
         return faults
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class PostgresStore:
         from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
         with self._lock:
-            if self._process != os.getpid():  # connections from before a fork belong to the parent
+            if self._process != os.getpid():  # connections opened before a fork belong to the parent
                 self.close()
             try:
                 with self._engine.connect().execution_options(isolation_level=isolation) as connection:
@@ -189,30 +189,32 @@ class PostgresStore:
                 state = getattr(error.orig, "sqlstate", None) or ""
             except (SQLAlchemyError, OSError, UnicodeError):
                 state = ""
-            # Raised outside the handlers: the driver's errors quote the URL and the statement.
+            # Raised outside the handlers and `from None`: errors of the driver quote the URL and the statement.
             self.close()
         if state == _NO_TABLE:
-            raise InputError(f"there is no ledger in {self.place}; make one with hubermean ledger init")
+            raise InputError(
+                f"there is no ledger in {self.location}; create one with hubermean ledger init"
+            ) from None
         if state == _NOT_ALLOWED:
             raise LedgerUnavailable(
-                f"the ledger in {self.place} may not be used like this by you; ask for SELECT, INSERT and UPDATE "
-                "on its tables, or for the right to make them"
-            )
-        if state == _NO_SUCH_LETTER:
+                f"you lack a permission for the ledger in {self.location}; ask for SELECT, INSERT and UPDATE "
+                "on its tables, or for the right to create them"
+            ) from None
+        if state == _NO_SUCH_CHARACTER:
             raise InputError(
-                f"the database of the ledger in {self.place} cannot hold a letter of this name; take another name, "
-                "or a database in UTF8"
-            )
+                f"the database of the ledger in {self.location} cannot store a character of this name; choose another "
+                "name, or a database with the encoding UTF8"
+            ) from None
         if state[:2] in _DAMAGED:
             raise LedgerDamaged(
-                f"the ledger in {self.place} is damaged; go back to a copy, and release nothing against it"
-            )
+                f"the ledger in {self.location} is damaged; restore a backup, and release nothing against it"
+            ) from None
         raise LedgerUnavailable(
-            f"the ledger in {self.place} cannot be reached; check the server, the address and the password"
-        )
+            f"the ledger in {self.location} cannot be reached; check the server, the address and the password"
+        ) from None
 
 
-def _version(rows: Rows) -> int:
+def _read_version(rows: Rows) -> int:
     if rows.execute("SELECT to_regclass('hubermean_schema')")[0][0] is None:
         return 0
     found = rows.execute("SELECT version FROM hubermean_schema")

@@ -1,4 +1,4 @@
-"""A ledger in one SQLite file: a write-ahead log, one writer at a time, on disk before a charge counts."""
+"""A ledger in one SQLite file: a write-ahead log, one writer at a time, every commit synchronised to disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hubermean.ledger.entries import GENESIS, LARGEST_BODY
 from hubermean.ledger.store import SCHEMA, WHOLE, OldRows, Rows
 
 APPLICATION = 0x48624D6E
-"""Marks the file as a ledger of ours, in its header."""
+"""The application id in the header of the file, which marks it as a ledger."""
 
 WAIT_SECONDS = 120
-"""How long a writer waits for the others."""
+"""How long a writer waits for other writers."""
 
 _VERSIONS: dict[int, dict[str, str]] = {
     1: {
@@ -41,24 +41,24 @@ _VERSIONS: dict[int, dict[str, str]] = {
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_ERROR}
 _REASONS = {
-    sqlite3.SQLITE_FULL: "the disk is full; make room",
-    sqlite3.SQLITE_READONLY: "it is read-only; ask for permission to write it and its folder",
-    sqlite3.SQLITE_PERM: "it is read-only; ask for permission to write it and its folder",
+    sqlite3.SQLITE_FULL: "the disk is full; free some space",
+    sqlite3.SQLITE_READONLY: "it is read-only; ask for permission to write to the file and its folder",
+    sqlite3.SQLITE_PERM: "it is read-only; ask for permission to write to the file and its folder",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the permissions of the file and its folder",
-    sqlite3.SQLITE_BUSY: f"others wrote to it for {WAIT_SECONDS} seconds; try again later",
-    sqlite3.SQLITE_NOMEM: "memory does not suffice for it, or it is damaged",
-    sqlite3.SQLITE_LOCKED: "others write to it; try again later",
+    sqlite3.SQLITE_BUSY: f"other processes kept it locked for {WAIT_SECONDS} seconds; try again later",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory, or the file is damaged",
+    sqlite3.SQLITE_LOCKED: "other processes have locked it; try again later",
 }
 
 
 class SqliteStore:
-    """One file. A connection is kept open for one process; another process opens its own.
+    """One file. Each process keeps one connection open.
 
-    The file is what its name stands for now: one that was moved, removed or replaced is no longer written to.
+    The path decides: a file that was moved, removed or replaced is no longer written to.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.abspath(path))  # the same file wherever the process goes
+        self.path = Path(os.path.abspath(path))  # also after the process changes its folder
         self._given = os.fspath(path)
         self._file: tuple[int, int] | None = None
         self._lock = threading.RLock()
@@ -67,57 +67,57 @@ class SqliteStore:
         self._process = 0
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return self._given
 
     def create(self) -> None:
-        with self._lock, self._translated():
+        with self._lock, self._translate_errors():
             self.close()
             if not self.path.parent.is_dir():
                 raise InputError(
-                    f"there is no folder {os.path.dirname(self._given)} for the ledger {self.path.name}; make it first"
+                    f"the folder {os.path.dirname(self._given)} of ledger {self.path.name} does not exist; create it"
                 )
             if self.path.exists() and not self.path.is_file():
-                raise InputError(f"{self.place} is no file; name a file for the ledger")
+                raise InputError(f"{self.location} is not a file; give a file name for the ledger")
             connection = self._connect("rwc")
             try:
-                self._require_ours(connection)  # before anything is written to it
-                _enter(connection, self._migrate)
+                self._require_ledger(connection)  # before anything is written to it
+                _run_as_writer(connection, self._migrate)
             finally:
                 connection.close()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Rows]:
-        with self._lock, self._translated():
-            connection = self._opened(write=False)
+        with self._lock, self._translate_errors():
+            connection = self._open(write=False)
             connection.execute("BEGIN")
             try:
-                kind = OldRows if _version(connection) < 2 else Rows
-                yield kind(_execute(connection))
+                kind = OldRows if _read_version(connection) < 2 else Rows
+                yield kind(_make_execute(connection))
             finally:
                 _roll_back(connection)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Rows]:
-        with self._lock, self._translated():
-            connection = self._opened(write=True)
+        with self._lock, self._translate_errors():
+            connection = self._open(write=True)
             self._require_one_name()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield Rows(_execute(connection))
+                yield Rows(_make_execute(connection))
                 connection.execute("COMMIT")
             finally:
                 _roll_back(connection)
-            if self._file != _identity(self.path):  # it went to a file that nobody will read
+            if self._file != _identify_file(self.path):  # the commit went to a file that nobody will read
                 self.close()
                 raise LedgerUnavailable(
-                    f"the ledger {self.place} was moved or replaced while it was written; see that it is in place, "
+                    f"the ledger {self.location} was moved or replaced during a write; put it back, "
                     "and try again"
                 )
 
     def faults(self) -> list[str]:
-        with self._lock, self._translated():
-            connection = self._opened(write=False)
+        with self._lock, self._translate_errors():
+            connection = self._open(write=False)
             found = connection.execute("PRAGMA integrity_check(10)").fetchall()
         return [f"the file is damaged: {str(row[0])[:200]}" for row in found if row[0] != "ok"]
 
@@ -128,27 +128,26 @@ class SqliteStore:
                     self._connection.close()
             self._connection = None
 
-    def _opened(self, *, write: bool) -> sqlite3.Connection:
-        # What was opened before a fork must not be used, nor closed, after it; nor what the name no longer stands for.
-        mine = self._process == os.getpid() and self._file == _identity(self.path)
+    def _open(self, *, write: bool) -> sqlite3.Connection:
+        # Neither use nor close a connection from before a fork; reopen a file that was replaced.
+        mine = self._process == os.getpid() and self._file == _identify_file(self.path)
         if self._connection is not None and mine and (self._writable or not write):
             return self._connection
         self.close()
         if not self.path.is_file():
-            raise InputError(f"there is no ledger {self.place}; make one with hubermean ledger init")
-        writable = all(os.access(place, os.W_OK) for place in (self.path, self.path.parent))
-        self._file = _identity(
-            self.path
-        )  # before it is opened: if it is replaced between, it is opened again
+            raise InputError(f"there is no ledger {self.location}; create one with hubermean ledger init")
+        writable = all(os.access(path, os.W_OK) for path in (self.path, self.path.parent))
+        # Before opening: if the file is replaced in between, it is opened again.
+        self._file = _identify_file(self.path)
         connection = self._connect("rw" if writable or write else self._mode_for_readers())
         try:
-            version = _version(connection)
+            version = _read_version(connection)
             if version == 0:
-                raise LedgerDamaged(f"{self.place} is no ledger, or is damaged")
+                raise LedgerDamaged(f"{self.location} is not a ledger, or is damaged")
             self._require_not_newer(version)
             if (writable or write) and version < SCHEMA:
-                _enter(connection, self._migrate)
-            _require_known(connection, self.place)
+                _run_as_writer(connection, self._migrate)
+            _require_known_schema(connection, self.location)
         except BaseException:
             connection.close()
             raise
@@ -156,15 +155,15 @@ class SqliteStore:
         return connection
 
     def _require_one_name(self) -> None:
-        """The log beside a file goes by its name: writers by another name would not see it, nor be seen."""
+        """Refuse a second name: the write-ahead log belongs to one name, and writers by another one would miss it."""
         if os.stat(self.path).st_nlink > 1:
             raise LedgerUnavailable(
-                f"the ledger {self.place} has a second name (a hard link), by which charges would be missed; "
-                "remove that name, or put a copy in its place"
+                f"the ledger {self.location} has a second name (a hard link), so charges could be missed; "
+                "remove that name, or replace it by a copy"
             )
 
     def _mode_for_readers(self) -> str:
-        # A log beside the file needs a folder that can be written; without one, nothing is missing from the file.
+        # Reading a log needs a writable folder; without a log, the file is complete.
         log = self.path.with_name(self.path.name + "-wal")
         return "ro" if log.exists() else "ro&immutable=1"
 
@@ -176,12 +175,12 @@ class SqliteStore:
             isolation_level=None,
             check_same_thread=False,
         )
-        # What is no text any more is a damaged entry, to be named as such.
+        # Invalid text is decoded anyway, so that the damaged entry can be named.
         connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * LARGEST_BODY)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         try:
-            # A file from elsewhere must not run functions of its own.
+            # A file from elsewhere must not run functions from its schema.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("PRAGMA synchronous = FULL")
@@ -190,23 +189,21 @@ class SqliteStore:
             raise
         return connection
 
-    def _require_ours(self, connection: sqlite3.Connection) -> None:
-        """An empty file, or a ledger."""
+    def _require_ledger(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file that is neither empty nor a ledger."""
         application = connection.execute("PRAGMA application_id").fetchone()[0]
-        if (_objects(connection) and application != APPLICATION) or application not in (0, APPLICATION):
-            raise InputError(
-                f"{self.place} holds something else than a ledger; name another file, or a new one"
-            )
-        self._require_not_newer(_version(connection))
+        if (_read_schema(connection) and application != APPLICATION) or application not in (0, APPLICATION):
+            raise InputError(f"{self.location} is a database, but not a ledger; choose another file name")
+        self._require_not_newer(_read_version(connection))
 
     def _require_not_newer(self, version: int) -> None:
         if version > SCHEMA:
-            raise InputError(f"{self.place} was made by a newer hubermean; upgrade to use it")
+            raise InputError(f"{self.location} was made by a newer hubermean; upgrade to use it")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """From whatever version there is, none included, to this one, in the transaction that is under way."""
-        self._require_ours(connection)
-        version = _version(connection)
+        """Bring an empty file or any older version to this one, within the current transaction."""
+        self._require_ledger(connection)
+        version = _read_version(connection)
         for number in range(version + 1, SCHEMA + 1):
             for statement in _VERSIONS[number].values():
                 connection.execute(statement)
@@ -216,12 +213,12 @@ class SqliteStore:
                 "INSERT INTO hubermean_heads (name, number, digest) VALUES (?, 0, ?)", (WHOLE, GENESIS)
             )
         elif version == 1:
-            Rows(_execute(connection)).remember_all()
+            Rows(_make_execute(connection)).remember_all()
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Errors of the engine as ours; raised outside its handler, so that nothing of it is carried along."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate errors of the engine; `from None`, so that a traceback does not show the original."""
         try:
             yield
             return
@@ -230,24 +227,24 @@ class SqliteStore:
             primary = None if code is None else code & 0xFF
         except MemoryError:
             primary = sqlite3.SQLITE_NOMEM
-        except (UnicodeError, OverflowError):  # names of tables, or numbers, that are none
+        except (UnicodeError, OverflowError):  # invalid names of tables, or numbers
             primary = sqlite3.SQLITE_CORRUPT
         self.close()
         if primary in _DAMAGED:
             raise LedgerDamaged(
-                f"{self.place} is damaged, or is no ledger; go back to a copy, and release nothing against it"
-            )
-        reason = _REASONS.get(primary or -1, "the disk does not answer as it should; check it")
-        raise LedgerUnavailable(f"the ledger {self.place} cannot be used: {reason}")
+                f"{self.location} is damaged, or not a ledger; restore a backup, and release nothing against it"
+            ) from None
+        reason = _REASONS.get(primary or -1, "the disk cannot be read or written; check it")
+        raise LedgerUnavailable(f"the ledger {self.location} cannot be used: {reason}") from None
 
 
-def _enter(connection: sqlite3.Connection, work: Any) -> None:
+def _run_as_writer(connection: sqlite3.Connection, work: Any) -> None:
     """Do some work as the only writer, in a file that has a write-ahead log."""
     for attempt in range(WAIT_SECONDS * 20):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             break
-        except sqlite3.OperationalError as busy:  # changing the journal does not wait by itself
+        except sqlite3.OperationalError as busy:  # a change of the journal mode does not wait
             if busy.sqlite_errorcode != sqlite3.SQLITE_BUSY or attempt + 1 == WAIT_SECONDS * 20:
                 raise
             time.sleep(0.05)
@@ -259,8 +256,8 @@ def _enter(connection: sqlite3.Connection, work: Any) -> None:
         _roll_back(connection)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file a name stands for; None if for none."""
+def _identify_file(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a path; None if there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -268,7 +265,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _execute(connection: sqlite3.Connection) -> Any:
+def _make_execute(connection: sqlite3.Connection) -> Any:
     def execute(statement: str, **parameters: Any) -> Sequence[Sequence[Any]]:
         return connection.execute(statement, parameters).fetchall()
 
@@ -281,20 +278,20 @@ def _roll_back(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_version(connection: sqlite3.Connection) -> int:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     return max(int(version), 0) if application == APPLICATION else 0
 
 
-def _objects(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+def _read_schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     return [(str(name), str(statement)) for name, statement in found]
 
 
-def _require_known(connection: sqlite3.Connection, place: str) -> None:
-    """A table, view or trigger that is not ours could change what is written."""
-    version = _version(connection)
+def _require_known_schema(connection: sqlite3.Connection, location: str) -> None:
+    """Refuse a foreign table, view or trigger, which could change what is written."""
+    version = _read_version(connection)
     known = {name: made for number in range(1, version + 1) for name, made in _VERSIONS[number].items()}
-    if sorted(_objects(connection)) != sorted(known.items()):  # a trigger may bear the name of a table
-        raise LedgerDamaged(f"{place} is damaged: its tables are not those of a ledger; go back to a copy")
+    if sorted(_read_schema(connection)) != sorted(known.items()):  # a trigger may have the name of a table
+        raise LedgerDamaged(f"{location} is damaged: its tables are not those of a ledger; restore a backup")

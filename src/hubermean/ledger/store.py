@@ -1,11 +1,11 @@
-"""Where entries lie: three tables, the same in SQLite and in PostgreSQL, behind a few questions.
+"""The storage of entries: three tables, the same in SQLite and in PostgreSQL.
 
     hubermean_entries   the chain, append-only
     hubermean_heads     the last entry of the whole ledger (name "") and of each data set, with its digest
-    hubermean_answers   which entry answers a question; can be made anew from the entries
+    hubermean_answers   which entry answers a question; can be rebuilt from the entries
 
-A head names a number and the digest that the entry of that number must have: one that was changed by accident, or an
-entry that was taken from the end, does not fit.
+A head holds the number of an entry and the digest that it must have. It no longer matches if either was changed by
+accident, or if entries were removed from the end.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hubermean.errors import LedgerDamaged
 from hubermean.ledger.entries import ANSWERS, Entry
 
 SCHEMA = 2
-"""1: entries and heads. 2: answers, and rows that the database itself does not let change."""
+"""1: entries and heads. 2: answers, and triggers by which the database refuses changes of entries."""
 
 WHOLE = ""
-"""The name of the head of the whole ledger; no data set has it."""
+"""The name of the head of the whole ledger; no data set can have it."""
 
 _COLUMNS = "number, dataset, kind, body, previous, digest"
 _COLUMNS_OF_ENTRIES = ", ".join(f"entries.{column}" for column in _COLUMNS.split(", "))
@@ -30,35 +30,36 @@ _HEADS_WITH_ENTRIES = (
 )
 _BLOCK = 500
 BLOCK_CHARACTERS = 32_000_000
-"""Of bodies that are read at once: a table of many groups is large, and there may be many of them."""
+"""Characters of bodies that are read at once; the entry of a table with many groups is large."""
 
 
 class Execute(Protocol):
-    """Run one statement with named parameters; its rows, if it has any."""
+    """Runs one statement with named parameters and returns its rows, if it has any."""
 
     def __call__(self, statement: str, **parameters: Any) -> Sequence[Sequence[Any]]: ...
 
 
 class Store(Protocol):
-    """A ledger's place. Errors of the engine become ours: LedgerUnavailable, or LedgerDamaged."""
+    """A file or database that holds a ledger. Errors of its engine become LedgerUnavailable or LedgerDamaged."""
 
     @property
-    def place(self) -> str:
-        """Where it is, for people; without a password."""
+    def location(self) -> str:
+        """The file name or URL, without the password."""
 
     def create(self) -> None:
-        """Make the tables, or bring older ones up to date."""
+        """Create the tables, or migrate older ones."""
 
     def reading(self) -> AbstractContextManager[Rows]:
-        """One consistent view."""
+        """Open a transaction with one consistent view."""
 
     def writing(self) -> AbstractContextManager[Rows]:
-        """The same for one writer at a time; on disk when it ends, and as before if it ends in an error."""
+        """Open the transaction of the only writer: committed to disk at its end, rolled back after an error."""
 
     def faults(self) -> list[str]:
-        """What is wrong with the place itself: its tables, its pages."""
+        """Return faults of the file or database itself: its tables, its pages."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file or the connection."""
 
 
 class Rows:
@@ -71,16 +72,16 @@ class Rows:
         found = self.execute(
             f"SELECT {_COLUMNS} FROM hubermean_entries WHERE number = :number", number=number
         )
-        return entry_of(found[0]) if found else None
+        return to_entry(found[0]) if found else None
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """All entries behind a number, in order."""
+        """Iterate over all entries after a number, in order."""
         while found := self.block(after):
-            yield from map(entry_of, found)
+            yield from map(to_entry, found)
             after = found[-1][0]
 
     def block(self, after: int) -> Sequence[Sequence[Any]]:
-        """The next rows behind a number, as many as can be held at once; none at the end."""
+        """Return the next rows after a number, as many as fit in memory; empty at the end."""
         sizes = self.execute(
             "SELECT number, length(body) FROM hubermean_entries WHERE number > :after "
             f"ORDER BY number LIMIT {_BLOCK}",
@@ -100,14 +101,14 @@ class Rows:
 
     def head(self, name: str) -> tuple[int, str] | None:
         found = self.execute("SELECT number, digest FROM hubermean_heads WHERE name = :name", name=name)
-        return _head(found[0]) if found else None
+        return _check_head(found[0]) if found else None
 
     def heads(self) -> dict[str, tuple[int, str]]:
         found = self.execute("SELECT number, digest, name FROM hubermean_heads ORDER BY name")
-        return {str(row[2]): _head(row[:2]) for row in found}
+        return {str(row[2]): _check_head(row[:2]) for row in found}
 
     def last(self, name: str) -> Entry | None:
-        """The last entry of the ledger or of a data set, checked against its head."""
+        """Return the last entry of the ledger or of a data set, checked against its head."""
         found = self.execute(
             f"SELECT heads.number, heads.digest, {_COLUMNS_OF_ENTRIES} FROM {_HEADS_WITH_ENTRIES} "
             "WHERE heads.name = :name",
@@ -115,13 +116,13 @@ class Rows:
         )
         if not found:
             return None
-        number, digest = _head(found[0][:2])
+        number, digest = _check_head(found[0][:2])
         if number == 0:
             return None
         if found[0][2] is None:
             raise LedgerDamaged(f"entry {number} is missing", entry=number)
-        entry = entry_of(found[0][2:])
-        if entry.digest != digest or not entry.is_whole or name not in (WHOLE, entry.dataset):
+        entry = to_entry(found[0][2:])
+        if entry.digest != digest or not entry.is_intact or name not in (WHOLE, entry.dataset):
             raise LedgerDamaged(f"entry {number} was altered", entry=number)
         return entry
 
@@ -144,10 +145,10 @@ class Rows:
             number=entry.number,
             digest=entry.digest,
         )
-        self._require_kept(entry)
+        self._require_stored(entry)
 
-    def _require_kept(self, entry: Entry) -> None:
-        """A rule or a trigger that is not ours may drop what is written without a word."""
+    def _require_stored(self, entry: Entry) -> None:
+        """Read an entry back: a foreign rule or trigger could drop it without an error."""
         found = self.execute(
             f"SELECT heads.name, heads.number, heads.digest, entries.digest FROM {_HEADS_WITH_ENTRIES} "
             f"WHERE heads.name IN ('{WHOLE}', :dataset)",
@@ -155,7 +156,7 @@ class Rows:
         )
         written = {(name, entry.number, entry.digest, entry.digest) for name in (WHOLE, entry.dataset)}
         if len(found) != len(written) or {tuple(row) for row in found} != written:
-            raise LedgerDamaged(f"entry {entry.number} is not kept as it is written", entry=entry.number)
+            raise LedgerDamaged(f"entry {entry.number} was not stored as it was written", entry=entry.number)
 
     def answer(self, question: str) -> Entry | None:
         found = self.execute(
@@ -168,12 +169,12 @@ class Rows:
         return {str(question): number for question, number in found}
 
     def remember_all(self) -> None:
-        """Make the answers anew from the entries."""
-        for question, number in answers_of(self.entries()).items():
+        """Rebuild the answers from the entries."""
+        for question, number in index_answers(self.entries()).items():
             self.remember(question, number)
 
     def remember(self, question: str, number: int) -> None:
-        """That an entry answers a question; the latest does."""
+        """Note that an entry answers a question; the latest entry does."""
         self.execute(
             "INSERT INTO hubermean_answers (question, number) VALUES (:question, :number) "
             "ON CONFLICT (question) DO UPDATE SET number = excluded.number",
@@ -183,35 +184,35 @@ class Rows:
 
 
 class OldRows(Rows):
-    """Of a ledger of the first version that may only be read: its answers are worked out each time."""
+    """Rows of a read-only ledger of schema 1, which has no table of answers: they are computed each time."""
 
     def answer(self, question: str) -> Entry | None:
         number = self.answers().get(question)
         return None if number is None else self.entry(number)
 
     def answers(self) -> dict[str, int]:
-        return answers_of(self.entries())
+        return index_answers(self.entries())
 
 
-def answers_of(entries: Iterable[Entry]) -> dict[str, int]:
-    """Which entry answers which question."""
-    return {entry.text_of("question"): entry.number for entry in entries if entry.kind in ANSWERS}
+def index_answers(entries: Iterable[Entry]) -> dict[str, int]:
+    """Map each question to the entry that answers it."""
+    return {entry.read_text("question"): entry.number for entry in entries if entry.kind in ANSWERS}
 
 
-def entry_of(row: Sequence[Any]) -> Entry:
+def to_entry(row: Sequence[Any]) -> Entry:
     number, *texts = row
     if type(number) is not int or not all(type(text) is str for text in texts):
-        raise LedgerDamaged(f"entry {number!r:.40} is of no kind that can be read", entry=_whole(number))
+        raise LedgerDamaged(f"entry {number!r:.40} cannot be read", entry=_integer_or_none(number))
     dataset, kind, body, previous, digest = texts
     return Entry(number=number, dataset=dataset, kind=kind, body=body, previous=previous, digest=digest)
 
 
-def _head(row: Sequence[Any]) -> tuple[int, str]:
+def _check_head(row: Sequence[Any]) -> tuple[int, str]:
     number, digest = row
     if type(number) is not int or type(digest) is not str:
         raise LedgerDamaged("the list of last entries cannot be read")
     return number, digest
 
 
-def _whole(number: Any) -> int | None:
+def _integer_or_none(number: Any) -> int | None:
     return number if type(number) is int else None

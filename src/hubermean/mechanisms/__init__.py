@@ -1,45 +1,23 @@
-"""Mechanisms: from a private table to a release. Each is one file behind the protocol in `protocol`."""
+"""Mechanisms: from a private table to a release. One package per mechanism behind the protocol in `base`."""
 
-from hubermean.mechanisms.adaptive import Adaptive
-from hubermean.mechanisms.auto import Auto, Option, best_option
-from hubermean.mechanisms.clipped import Clipped
-from hubermean.mechanisms.exact import Exact
-from hubermean.mechanisms.protocol import (
-    Bounds,
-    Column,
-    Known,
-    Mechanism,
-    OneOrTwoBounds,
-    Outcome,
-    Per,
-    Prepared,
-    PublicFacts,
-    Request,
-)
-from hubermean.mechanisms.registry import choose
-from hubermean.mechanisms.smooth import Smooth
-from hubermean.mechanisms.tested import Tested
-from hubermean.mechanisms.winsorized import Winsorized
+from hubermean.mechanisms.adaptive.mechanism import Adaptive
+from hubermean.mechanisms.base import Mechanism, Outcome, Prepared
+from hubermean.mechanisms.clipped.mechanism import Clipped
+from hubermean.mechanisms.inverse_sensitivity.mechanism import InverseSensitivity
+from hubermean.mechanisms.propose_test_release.mechanism import ProposeTestRelease
+from hubermean.mechanisms.registry import Auto
+from hubermean.mechanisms.smooth_sensitivity.mechanism import SmoothSensitivity
+from hubermean.mechanisms.winsorized.mechanism import Winsorized
 
 __all__ = [
     "Adaptive",
     "Auto",
-    "Bounds",
     "Clipped",
-    "Column",
-    "Exact",
-    "Known",
+    "InverseSensitivity",
     "Mechanism",
-    "OneOrTwoBounds",
-    "Option",
     "Outcome",
-    "Per",
     "Prepared",
-    "PublicFacts",
-    "Request",
-    "Smooth",
-    "Tested",
+    "ProposeTestRelease",
+    "SmoothSensitivity",
     "Winsorized",
-    "best_option",
-    "choose",
 ]

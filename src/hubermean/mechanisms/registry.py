@@ -1,39 +1,364 @@
-"""The mechanisms that can be asked for by name."""
+"""The mechanisms that can be chosen by name, one entry each, and `auto`, which chooses among them.
+
+To add a mechanism, write a package with the protocol of `mechanisms.base` and add one entry to `REGISTRY`. `mean` and
+`audit` then take its name, `auto` and `plan` compare it with the others, the command line offers it, and the table of
+mechanisms in the documentation lists it (`python docs/tools/mechanism_table.py --write`).
+
+`auto`: the mechanism of least predicted error, resolved from public numbers before private data is read.
+
+Where parameters are missing, the mechanism is `adaptive`. Where bounds, or a threshold and a radius, are given, every
+mechanism of the registry that needs exactly these predicts its noise from the request and from what the neighbor
+relation makes public; the least total variance over the columns wins. Neighboring data sets have the same request and
+the same public facts, hence the same choice.
+
+Where `propose-test-release` has to measure the total weight, the choice between it and `inverse-sensitivity` is made
+again from the measured weight, so that a wrong guess costs no refusal. Why `propose-test-release` column by column is
+no candidate: docs/guides/planning.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
 
-from hubermean.errors import InputError
-from hubermean.mechanisms.adaptive import Adaptive
-from hubermean.mechanisms.auto import Auto
-from hubermean.mechanisms.clipped import Clipped
-from hubermean.mechanisms.estimated import by_name
-from hubermean.mechanisms.exact import Exact
-from hubermean.mechanisms.protocol import Known, Mechanism
-from hubermean.mechanisms.smooth import Smooth
-from hubermean.mechanisms.tested import Tested
-from hubermean.mechanisms.winsorized import Winsorized
+from hubermean.data.user_table import PrivateTable
+from hubermean.distributions.output import OutputDistribution
+from hubermean.errors import InputError, parameter
+from hubermean.mechanisms.adaptive.mechanism import Adaptive
+from hubermean.mechanisms.adaptive.parameters import is_one_sided
+from hubermean.mechanisms.base import Mechanism, Outcome, Prepared
+from hubermean.mechanisms.clipped.mechanism import Clipped
+from hubermean.mechanisms.contributions import check_user_estimate
+from hubermean.mechanisms.estimated_huber import make_factory
+from hubermean.mechanisms.inverse_sensitivity.mechanism import InverseSensitivity
+from hubermean.mechanisms.propose_test_release.fallback import PreparedWithFallback
+from hubermean.mechanisms.propose_test_release.mechanism import PreparedProposeTestRelease, ProposeTestRelease
+from hubermean.mechanisms.smooth_sensitivity.mechanism import SmoothSensitivity
+from hubermean.mechanisms.winsorized.mechanism import Winsorized
+from hubermean.types.options import PublicParameters
+from hubermean.types.request import Neighbors, PublicFacts, Request
 
-BY_NAME: dict[str, Callable[[Known], Mechanism]] = {
-    "adaptive": Adaptive.from_known,
-    "auto": Auto.from_known,
-    "clipped": Clipped.from_known,
-    "exact": by_name(Exact),
-    "smooth": by_name(Smooth),
-    "tested": by_name(Tested),
-    "winsorized": Winsorized.from_known,
-}
+Dashes = str | tuple[int, tuple[float, ...]]
 
 
-def choose(mechanism: str | Mechanism, known: Known) -> Mechanism:
-    """The mechanism of a name, made from what is known; or the caller's own object as it is."""
+@dataclass(frozen=True, kw_only=True)
+class MechanismEntry:
+    """What `mean`, `auto`, `plan`, the command line and the documentation need to know about a mechanism.
+
+    Attributes:
+        name: as in `mean(..., mechanism=name)`.
+        make: makes the mechanism from public parameters; InputError for those that are missing or not used.
+        summary: one line for the documentation.
+        needs: public parameters that it needs.
+        takes: public parameters that it uses where they are given, beside those it needs.
+        estimates: whether it also runs without what it needs, after estimating it with a part of the budget.
+        needs_delta: whether delta must be above 0. Without it the guarantee is epsilon-DP where delta is 0, and
+            (epsilon, delta)-DP otherwise.
+        relations: the neighbor relations that it supports.
+        layout: whether several columns are released jointly or each on its own.
+        in_auto: whether `auto` compares it with others, where what it needs is given.
+        in_plan: whether a plan has a row for it.
+        yields_to: a mechanism that `auto` prefers without comparison where delta is 0.
+        color, dashes: the line in the figure of a plan.
+    """
+
+    name: str
+    make: Callable[[PublicParameters], Mechanism]
+    summary: str
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ("max_records",)
+    estimates: bool = False
+    needs_delta: bool = False
+    relations: tuple[Neighbors, ...] = tuple(Neighbors)
+    layout: Literal["joint", "column by column"] = "column by column"
+    in_auto: bool = True
+    in_plan: bool = True
+    yields_to: str | None = None
+    color: str = "#56B4E9"
+    dashes: Dashes = "solid"
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in the notation of the field."""
+        return (
+            "(epsilon, delta)-DP" if self.needs_delta else "epsilon-DP, or (epsilon, delta)-DP with delta > 0"
+        )
+
+
+# `auto` and plans prefer earlier entries where predictions are about equal: `inverse-sensitivity` assumes nothing of
+# the data, `propose-test-release` offers an interval. Colors of Okabe and Ito, which most color-blind people can tell
+# apart, and different dashes for print.
+_ENTRIES = (
+    MechanismEntry(
+        name="auto",
+        make=lambda parameters: Auto.from_parameters(parameters),
+        summary="The mechanism of least predicted error; adaptive where its parameters are not public.",
+        takes=("bounds", "max_records", "threshold", "scale", "radius", "hostile", "n_users"),
+        in_auto=False,
+        in_plan=False,
+    ),
+    MechanismEntry(
+        name="adaptive",
+        make=Adaptive.from_parameters,
+        summary="Estimates bounds and a contribution bound privately, then releases a clipped mean.",
+        takes=("bounds", "max_records", "threshold", "scale", "radius", "hostile", "n_users"),
+        in_auto=False,
+        color="#D55E00",
+        dashes=(0, (6, 1.5, 1, 1.5, 1, 1.5)),
+    ),
+    MechanismEntry(
+        name="clipped",
+        make=Clipped.from_parameters,
+        summary="Clips user means to public bounds and adds noise to their sum.",
+        needs=("bounds",),
+        color="#000000",
+        dashes=(0, (1, 1.2)),
+    ),
+    MechanismEntry(
+        name="inverse-sensitivity",
+        make=make_factory(InverseSensitivity),
+        summary="The Huber location of each column, by the exponential mechanism on inverse sensitivity.",
+        needs=("threshold", "radius"),
+        takes=("max_records", "threshold_power"),
+        estimates=True,
+        color="#0072B2",
+    ),
+    MechanismEntry(
+        name="propose-test-release",
+        make=make_factory(ProposeTestRelease),
+        summary="The Huber location of all columns with Gaussian noise, after a private test of its stability.",
+        needs=("threshold", "radius"),
+        takes=("max_records", "threshold_power"),
+        estimates=True,
+        needs_delta=True,
+        layout="joint",
+        color="#009E73",
+        dashes=(0, (6, 1.5)),
+    ),
+    MechanismEntry(
+        name="smooth-sensitivity",
+        make=make_factory(SmoothSensitivity),
+        summary="The Huber location of all columns with noise scaled to its smooth sensitivity.",
+        needs=("threshold", "radius"),
+        takes=("max_records", "threshold_power", "n_users"),
+        estimates=True,
+        needs_delta=True,
+        layout="joint",
+        color="#E69F00",
+        dashes=(0, (4, 1.5, 1, 1.5)),
+    ),
+    MechanismEntry(
+        name="winsorized",
+        make=Winsorized.from_parameters,
+        summary="The two-stage baseline: a private interval per coordinate, then a clipped mean.",
+        needs=("threshold", "radius"),
+        relations=(Neighbors.REPLACE_USER, Neighbors.REPLACE_VALUES),
+        layout="joint",
+        yields_to="inverse-sensitivity",
+        color="#CC79A7",
+        dashes=(0, (2.5, 1.5)),
+    ),
+)
+
+REGISTRY: dict[str, MechanismEntry] = {entry.name: entry for entry in _ENTRIES}
+"""Every mechanism that has a name, in the order of help and tables."""
+
+
+def resolve_mechanism(mechanism: str | Mechanism, parameters: PublicParameters) -> Mechanism:
+    """Make the mechanism of a name from public parameters; an object of the caller's is returned as it is.
+
+    Raises:
+        InputError: an unknown name, an object without the protocol, or parameters that do not suit the mechanism.
+    """
     if not isinstance(mechanism, str):
         if not all(hasattr(mechanism, needed) for needed in ("name", "check", "prepare")):
-            raise InputError("mechanism must be a name, or an object with name, check and prepare")
-        known.only(of=mechanism.name)
+            raise InputError(
+                f"{parameter('mechanism')} must be a name, or an object with name, check and prepare"
+            )
+        parameters.check_only(of=mechanism.name)
         return mechanism
-    if mechanism not in BY_NAME:
-        names = ", ".join(repr(name) for name in BY_NAME)
-        raise InputError(f"mechanism must be one of {names}, not {mechanism!r}")
-    return BY_NAME[mechanism](known)
+    if mechanism not in REGISTRY:
+        names = ", ".join(map(repr, REGISTRY))
+        raise InputError(f"{parameter('mechanism')} must be one of {names}, not {mechanism!r}")
+    return REGISTRY[mechanism].make(parameters)
+
+
+# Predictions are not so exact that less of a difference in noise would mean anything.
+WORTHWHILE = 7 / 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A mechanism as prepared for a request, with its predicted noise; or the reason why it cannot serve."""
+
+    mechanism: Mechanism
+    prepared: Prepared | None = None
+    noise: tuple[float, ...] = ()
+    refusal: InputError | None = None
+
+    @classmethod
+    def of(
+        cls, mechanism: Mechanism, request: Request, facts: PublicFacts, *, scale: float | None = None
+    ) -> Option:
+        """Prepare a mechanism and predict its noise from public numbers; `scale` is that of user means, if assumed."""
+        try:
+            prepared = mechanism.prepare(request, facts)
+            noise = prepared.predicted_noise() if scale is None else prepared.predicted_noise_at(scale)
+            return cls(mechanism=mechanism, prepared=prepared, noise=noise)
+        except InputError as refusal:
+            return cls(mechanism=mechanism, refusal=refusal)
+
+    @property
+    def variance(self) -> float:
+        """The predicted variance, summed over the columns."""
+        return sum(stddev * stddev for stddev in self.noise)
+
+
+def best_option(options: Iterable[Option], *, delta: float) -> Option | None:
+    """Return the option of least predicted noise; None where no mechanism can serve.
+
+    A later option replaces an earlier one only if its noise is at least an eighth lower. Where delta is 0, a mechanism
+    does not compete with the one it yields to.
+    """
+    serving = {option.mechanism.name: option for option in options if option.refusal is None}
+    best = None
+    for name, option in serving.items():
+        if delta == 0.0 and name in REGISTRY and REGISTRY[name].yields_to in serving:
+            continue
+        if best is None or option.variance < WORTHWHILE**2 * best.variance:
+            best = option
+    return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto:
+    """The best of several mechanisms, by predicted noise.
+
+    Args:
+        candidates: the mechanisms to compare.
+        adaptive: takes over where no candidate has what it needs.
+        n_users: the caller's public estimate of the number of users, under `add-remove`.
+
+    Formal guarantees:
+    - those of the mechanism that is chosen; its name is in the release;
+    - the choice is a function of the request and of `PublicFacts`, and of the total weight only where that was measured
+      and is in the release. Under `add-remove`, where the number of users is private, it is made for `n_users`, the
+      caller's public estimate, or else for `PublicFacts.planned_users`, a public constant.
+    """
+
+    candidates: Sequence[Mechanism]
+    adaptive: Adaptive | None = None
+    n_users: int | None = None
+    name = "auto"
+
+    @classmethod
+    def from_parameters(cls, parameters: PublicParameters) -> Auto:
+        adaptive = Adaptive.from_parameters(parameters)
+        given = set(parameters.to_dict())
+        # What only `adaptive` can use.
+        only_adaptive = "scale" in given or bool(parameters.hostile) or is_one_sided(parameters.bounds)
+        compared = [entry for entry in REGISTRY.values() if entry.in_auto and entry.needs]
+        suited = [entry for entry in compared if given.issuperset(entry.needs)]
+        if only_adaptive or not suited:
+            return cls(candidates=(adaptive,))
+        # An estimate of the number of users guides the choice; the candidates themselves do not take one.
+        parameters = replace(parameters, n_users=None)
+        made, refusals = [], []
+        for entry in suited:
+            try:
+                made.append(entry.make(parameters))
+            except InputError as refusal:
+                refusals.append(refusal)
+        if not made:
+            raise refusals[0]
+        return cls(candidates=tuple(made), adaptive=adaptive, n_users=adaptive.n_users)
+
+    def select_able(self, request: Request) -> Sequence[Mechanism]:
+        """Return the candidates that can serve the request; `adaptive` where only a contribution bound is missing."""
+        check_user_estimate(self.n_users, request)
+        refusals = []
+        able = []
+        for candidate in self.candidates:
+            try:
+                candidate.check(request)
+                able.append(candidate)
+            except InputError as refusal:
+                refusals.append(refusal)
+        if (
+            not able
+            and self.adaptive is not None
+            and request.per == "record"
+            and self.adaptive.max_records is None
+        ):
+            self.adaptive.check(request)
+            return (self.adaptive,)
+        if not able:
+            raise refusals[0]
+        return able
+
+    def check(self, request: Request) -> None:
+        """Refuse what no candidate can do."""
+        self.select_able(request)
+
+    def prepare(self, request: Request, facts: PublicFacts) -> PreparedAuto:
+        candidates = self.select_able(request)
+        if self.n_users is not None:
+            facts = replace(facts, planned_users=self.n_users)
+        if len(candidates) == 1:  # nothing to compare
+            (only,) = candidates
+            return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))
+        options = [Option.of(candidate, request, facts) for candidate in candidates]
+        best = best_option(options, delta=request.delta)
+        if best is None or best.prepared is None:
+            raise options[0].refusal or InputError(
+                f"no mechanism can serve; name one with {parameter('mechanism')}"
+            )
+        inner = _add_fallback(best.prepared, candidates, facts)
+        return PreparedAuto(mechanism=best.mechanism.name, inner=inner)
+
+
+def _add_fallback(chosen: Prepared, candidates: Sequence[Mechanism], facts: PublicFacts) -> Prepared:
+    """Let `propose-test-release` fall back on `inverse-sensitivity` where the total weight is private."""
+    if isinstance(chosen, PreparedProposeTestRelease) and chosen.weight_noise is not None:
+        left = replace(chosen.request, epsilon=chosen.epsilon)
+        for candidate in candidates:
+            if isinstance(candidate, InverseSensitivity):
+                with contextlib.suppress(InputError):
+                    return PreparedWithFallback(
+                        propose_test_release=chosen, inverse_sensitivity=candidate.prepare(left, facts)
+                    )
+    return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedAuto(Prepared):
+    """The chosen mechanism; the release carries its name, or that of the fallback a measured weight called for."""
+
+    mechanism: str
+    inner: Prepared
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        return self.inner.predicted_noise()
+
+    def distribution(self, table: PrivateTable) -> OutputDistribution:
+        return self.inner.distribution(table)
+
+    def concentrated(self) -> Fraction | None:
+        return self.inner.concentrated()
+
+    def claims(self, distribution: OutputDistribution, neighbor: OutputDistribution) -> Mapping[str, float]:
+        return self.inner.claims(distribution, neighbor)
+
+    def is_adaptive(self) -> bool:
+        return self.inner.is_adaptive()
+
+    def users_to_audit(self) -> int:
+        return self.inner.users_to_audit()
+
+    def outcome(self, draw: Any) -> Outcome:
+        made = self.inner.outcome(draw)
+        parameters = {**made.parameters, "chosen_by": "auto"}
+        return replace(made, mechanism=made.mechanism or self.mechanism, parameters=parameters)

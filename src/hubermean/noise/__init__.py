@@ -1,8 +1,6 @@
-"""The one place where randomness is made: exact integer noise from the operating system's entropy."""
+"""Randomness for releases: exact integer noise from the operating system's entropy, made in this package only."""
 
-from hubermean.noise.law import NoiseLaw
-from hubermean.noise.many import LARGEST_SCALE
 from hubermean.noise.source import NoiseSource
 from hubermean.noise.system import SystemNoise
 
-__all__ = ["LARGEST_SCALE", "NoiseLaw", "NoiseSource", "SystemNoise"]
+__all__ = ["NoiseSource", "SystemNoise"]

@@ -1,14 +1,14 @@
-"""Bounds on exponentials, as tight as asked for, in integers alone."""
+"""Bounds on exp(-x) of any precision, in integer arithmetic."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-_SMALL_BITS = 8  # arguments of the series are at most 2^-8: few terms, and few squarings more
+_SMALL_BITS = 8  # arguments of the series are at most 2^-8, so few terms are needed
 
 
 def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """(low, high) with low <= 2^bits exp(-exponent) <= high, for exponent >= 0; they differ by two at most.
+    """Return (low, high) with low <= 2^bits exp(-exponent) <= high, for exponent >= 0; they differ by at most two.
 
     exp(-x) = exp(-x / 2^r)^(2^r) with a small x / 2^r. Every step rounds down for low and up for high.
 
@@ -24,29 +24,29 @@ def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
     low = _exp_below(_ceil(numerator, denominator), work)
     high = _exp_above(numerator // denominator, work)
     for _ in range(halvings):
-        low, high = times((low, high), (low, high), work)
+        low, high = multiply_bounds((low, high), (low, high), work)
     return low >> (work - bits), min(_shifted_up(high, work - bits), 1 << bits)
 
 
-def times(one: tuple[int, int], other: tuple[int, int], bits: int) -> tuple[int, int]:
-    """Bounds on a product, from bounds on its factors, all of them multiples of 2^-bits."""
+def multiply_bounds(one: tuple[int, int], other: tuple[int, int], bits: int) -> tuple[int, int]:
+    """Return bounds on a product from bounds on its factors, all as multiples of 2^-bits."""
     return one[0] * other[0] >> bits, _shifted_up(one[1] * other[1], bits)
 
 
 def _exp_below(x: int, bits: int) -> int:
-    """At most 2^bits exp(-x / 2^bits): one over a series that is rounded up, with a bound on what it leaves out."""
+    """Return at most 2^bits exp(-x / 2^bits): the reciprocal of a series rounded up, with a bound on its tail."""
     one = 1 << bits
     total, term, place = one, one, 0
     while term > 1:
         place += 1
         term = _ceil(_shifted_up(term * x, bits), place)
         total += term
-    # The terms at least halve, so those that were left out are together at most the last.
+    # The terms at least halve, so the omitted ones add up to at most the last.
     return (one << bits) // (total + term)
 
 
 def _exp_above(x: int, bits: int) -> int:
-    """At least 2^bits exp(-x / 2^bits): one over a series that is rounded down and cut off."""
+    """Return at least 2^bits exp(-x / 2^bits): the reciprocal of a truncated series rounded down."""
     one = 1 << bits
     total, term, place = one, one, 0
     while term > 0:

@@ -1,4 +1,4 @@
-"""What a mechanism may ask of randomness."""
+"""The interface between distributions and randomness."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 
 class NoiseSource(Protocol):
-    """Integer noise on a public grid. Scales are in grid units; draws are independent.
+    """Integer noise on a public grid. Scales are in grid units; samples are independent.
 
-    A scale may be private, as that of a smooth sensitivity is, so nothing may be kept of one.
-
+    A scale may be private, as with smooth sensitivity, so implementations must not store it.
 
     `discrete_laplace`: P(k) proportional to exp(-|k| / scale) on the integers.
     `discrete_gaussian`: P(k) proportional to exp(-k^2 / (2 stddev^2)) on the integers.
     `below`: a uniform integer in [0, limit).
-    `choose`: a candidate with probability proportional to exp(-rate * cost); see `exponential_choice`.
-    `permute_and_flip`: a candidate by permute-and-flip; see `selection.permute_and_flip`.
+    `choose`: a candidate with probability proportional to exp(-rate * cost); see `sample_exponential_mechanism`.
+    `permute_and_flip`: a candidate by permute-and-flip; see `noise.exponential_mechanism.permute_and_flip`.
     """
 
     secure: bool

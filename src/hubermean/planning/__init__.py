@@ -1,5 +1,5 @@
 """What each mechanism may be expected to do, before there is any data."""
 
-from hubermean.planning.plan import Plan, Row, plan
+from hubermean.planning.plan import Plan, PlanRow, plan
 
-__all__ = ["Plan", "Row", "plan"]
+__all__ = ["Plan", "PlanRow", "plan"]

@@ -1,4 +1,4 @@
-"""The figure of a plan: predicted error over the non-private one, against the number of users."""
+"""The figure of a plan: predicted error, relative to the non-private one, against the number of users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hubermean.errors import InputError
-from hubermean.planning.words import title
+from hubermean.mechanisms.registry import REGISTRY
+from hubermean.planning.words import format_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,28 +20,23 @@ _POINTS_PER_DECADE = 5
 _DECADES = 1.5  # on either side of the planned number of users
 _FEWEST, _MOST = 10, 10**12
 _HIGHEST = 100.0  # times the non-private error; beyond, a release is of no use
-# Okabe and Ito's colours, which most colour-blind people tell apart, and a dash of its own for each, for print.
-_STYLES = {
-    "clipped": ("#000000", (0, (1, 1.2))),
-    "exact": ("#0072B2", "solid"),
-    "tested": ("#009E73", (0, (6, 1.5))),
-    "smooth": ("#E69F00", (0, (4, 1.5, 1, 1.5))),
-    "winsorized": ("#CC79A7", (0, (2.5, 1.5))),
-    "adaptive": ("#D55E00", (0, (6, 1.5, 1, 1.5, 1, 1.5))),
-}
 
 
-def figure(plan: Plan, path: str | Path | None) -> Figure:
-    """Draw a plan, and write it where a path is given."""
+def draw_plan(plan: Plan, path: str | Path | None) -> Figure:
+    """Draw a plan, and write it to `path` if one is given.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("a plot needs matplotlib; install it with pip install 'hubermean[plot]'") from None
-    # A figure of its own, not one of pyplot's: nothing is left behind in the process, and no window opens.
+    # Not a figure of pyplot's, which would stay in the process and open a window.
     drawn = Figure(figsize=(7.2, 4.6), dpi=150, layout="constrained")
     axes = drawn.add_subplot()
-    _lines(axes, plan)
-    _frame(axes, plan)
+    _draw_lines(axes, plan)
+    _draw_axes(axes, plan)
     if path is not None:
         try:
             drawn.savefig(path)
@@ -58,13 +54,13 @@ def _users_around(n_users: int) -> list[int]:
     return sorted({users for users in around if _FEWEST <= users <= _MOST} | {n_users})
 
 
-def _lines(axes: Axes, plan: Plan) -> None:
+def _draw_lines(axes: Axes, plan: Plan) -> None:
     """A line per mechanism that can serve somewhere, and a dot on each at the planned number of users."""
     plans = [
         plan if users == plan.setting.n_users else plan.at(users)
         for users in _users_around(plan.setting.n_users)
     ]
-    for name, (colour, dashes) in _STYLES.items():
+    for name, entry in REGISTRY.items():
         found = [
             (one.setting.n_users, row.over_non_private)
             for one in plans
@@ -77,18 +73,18 @@ def _lines(axes: Axes, plan: Plan) -> None:
         best = plan.best is not None and plan.best.mechanism == name
         axes.plot(
             *zip(*points, strict=True),
-            color=colour,
-            linestyle=dashes,
+            color=entry.color,
+            linestyle=entry.dashes,
             linewidth=2.6 if best else 1.6,
             label=f"{name} (best at {plan.setting.n_users:,})" if best else name,
             zorder=3 if best else 2,
         )
         for users, error in points:
             if users == plan.setting.n_users and error <= _HIGHEST:
-                axes.plot([users], [error], "o", color=colour, markersize=7 if best else 4.5, zorder=4)
+                axes.plot([users], [error], "o", color=entry.color, markersize=7 if best else 4.5, zorder=4)
 
 
-def _frame(axes: Axes, plan: Plan) -> None:
+def _draw_axes(axes: Axes, plan: Plan) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     setting = plan.setting
@@ -99,7 +95,7 @@ def _frame(axes: Axes, plan: Plan) -> None:
     axes.axvline(setting.n_users, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)))
     axes.set_xlabel("number of users")
     axes.set_ylabel("predicted error, times the non-private one")
-    axes.set_title(title(plan), loc="left", fontsize="medium")
+    axes.set_title(format_title(plan), loc="left", fontsize="medium")
     axes.xaxis.set_major_locator(LogLocator(base=10))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda users, _: f"{users:,.0f}"))
     axes.yaxis.set_major_locator(FixedLocator([1, 2, 5, 10, 20, 50, 100]))

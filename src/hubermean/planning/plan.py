@@ -1,4 +1,4 @@
-"""`plan`: every mechanism at the same public parameters, side by side, without data."""
+"""`plan`: predicted errors of every mechanism for the same public parameters, without data."""
 
 from __future__ import annotations
 
@@ -6,33 +6,20 @@ import html
 import json
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubermean.errors import InputError
-from hubermean.mechanisms import (
-    Adaptive,
-    Clipped,
-    Column,
-    Exact,
-    Known,
-    Mechanism,
-    OneOrTwoBounds,
-    Option,
-    PublicFacts,
-    Request,
-    Smooth,
-    Tested,
-    Winsorized,
-    best_option,
-)
-from hubermean.mechanisms.weights import check_cap
-from hubermean.planning.words import call, headings, notes, table, title
-from hubermean.privacy.arguments import positive, whole_positive
-from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
+from hubermean.accounting.arguments import check_positive, check_positive_integer
+from hubermean.errors import InputError, parameter
+from hubermean.mechanisms.clipped.mechanism import Clipped
+from hubermean.mechanisms.contributions import check_max_records
+from hubermean.mechanisms.registry import REGISTRY, MechanismEntry, Option, best_option
+from hubermean.planning.words import format_call, format_title, list_headings, list_notes, list_rows
+from hubermean.types.options import PartialBounds, PublicParameters
+from hubermean.types.request import DEFAULT_NEIGHBORS, Column, Neighbors, PublicFacts, Request
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,13 +28,13 @@ THRESHOLD_IN_SCALES = 3.0
 RADIUS_IN_SCALES = 1e6
 MOST_USERS = 2**40
 MOST_COLUMNS = 10_000
-# Nothing is known here about how values will be read, so nothing is refused for their size.
+# A plan does not know how values will be read, so it refuses none for their size.
 _ANY_VALUE = Fraction(10**200)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One mechanism: what to expect of it, or why it cannot serve.
+class PlanRow:
+    """The prediction for one mechanism, or the reason why it cannot serve.
 
     Attributes:
         mechanism: its name.
@@ -68,6 +55,7 @@ class Row:
     reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain data."""
         serves = self.reason is None
         return {
             "mechanism": self.mechanism,
@@ -91,29 +79,30 @@ class Setting:
     scale: float
     threshold: float | None
     radius: float
-    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None
+    bounds: PartialBounds | Sequence[PartialBounds] | None
     per: str
     neighbors: Neighbors
-    record_cap: int | None
+    max_records: int | None
 
     @property
     def non_private_error(self) -> float:
-        """The error of a mean of as many users without privacy: sampling alone."""
+        """The error of the mean of this many users without privacy: sampling alone."""
         return self.scale / math.sqrt(self.n_users)
 
     def request(self) -> Request:
+        """Return the request of a release with these parameters; InputError for one that is out of range."""
         names = tuple(f"column {number + 1}" for number in range(self.columns))
         checked = Request.checked(
             names, epsilon=self.epsilon, delta=self.delta, per=self.per, neighbors=self.neighbors
         )
-        check_cap(self.record_cap, checked)
+        check_max_records(self.max_records, checked)
         return checked
 
-    def options(self) -> list[tuple[Row, Option | None]]:
-        """Every mechanism, prepared and weighed; in the order in which they go where they are alike."""
-        request, cap = self.request(), self.record_cap
+    def predict(self) -> list[tuple[PlanRow, Option | None]]:
+        """Return a row per mechanism of the registry; with its option, where `auto` would compare it with others."""
+        request, cap = self.request(), self.max_records
         if self.neighbors.counts_are_public:
-            # Users with equally many records weigh the same, whatever the number.
+            # Users with equally many records have equal weights, whatever the number.
             request, cap = replace(request, per="user"), None
         facts = PublicFacts(
             columns=tuple(Column(name=name, limit=_ANY_VALUE) for name in request.columns),
@@ -121,66 +110,34 @@ class Setting:
             record_counts=None,
             planned_users=self.n_users,
         )
-        column = self.threshold or THRESHOLD_IN_SCALES * self.scale
-        joint = self.threshold or column * math.sqrt(self.columns)
-        guess = None if self.neighbors.users_are_public else self.n_users
-        bounds, radius = self.bounds, self.radius
-
-        def clipped() -> Mechanism:
-            if bounds is None:
-                raise InputError("needs bounds, public limits of user means")
-            return Clipped(bounds=bounds, record_cap=cap)
-
-        makers: tuple[tuple[str, str, float | None, Callable[[], Mechanism]], ...] = (
-            ("clipped", "column by column", None, clipped),
-            (
-                "exact",
-                "column by column",
-                column,
-                lambda: Exact(threshold=column, radius=radius, record_cap=cap),
-            ),
-            ("tested", "joint", joint, lambda: Tested(threshold=joint, radius=radius, record_cap=cap)),
-            (
-                "smooth",
-                "joint",
-                joint,
-                lambda: Smooth(threshold=joint, radius=radius, record_cap=cap, users=guess),
-            ),
-            (
-                "winsorized",
-                "joint",
-                joint,
-                lambda: Winsorized(threshold=joint, radius=radius, record_cap=cap),
-            ),
-        )
-        weighed: list[tuple[Row, Option | None]] = []
-        for name, layout, threshold, make in makers:
-            row = Row(mechanism=name, layout=layout, threshold=threshold)
-            try:
-                option = Option.of(make(), request, facts)
-            except InputError as refusal:
-                weighed.append((replace(row, reason=str(refusal)), None))
+        predicted: list[tuple[PlanRow, Option | None]] = []
+        for entry in REGISTRY.values():
+            if not entry.in_plan:
                 continue
-            weighed.append((self._filled(row, option), option))
-        # No candidate beside the others, which are told more; what it would do shows what that is worth.
-        weighed.append((self._adaptive(request, facts, cap), None))
-        return weighed
+            threshold = self._threshold(entry) if "threshold" in entry.needs else None
+            row = PlanRow(mechanism=entry.name, layout=entry.layout, threshold=threshold)
+            given = {
+                "bounds": self.bounds,
+                "threshold": threshold,
+                "radius": self.radius,
+                "scale": self.scale,
+            }
+            needed = {name: given[name] for name in entry.needs}
+            try:
+                mechanism = entry.make(PublicParameters(max_records=cap, **needed))  # type: ignore[arg-type]
+            except InputError as refusal:
+                predicted.append((replace(row, reason=str(refusal)), None))
+                continue
+            option = Option.of(mechanism, request, facts, scale=self.scale)
+            predicted.append((self._fill(row, option), option if entry.in_auto else None))
+        return predicted
 
-    def _adaptive(self, request: Request, facts: PublicFacts, cap: int | None) -> Row:
-        row = Row(mechanism="adaptive", layout="column by column", threshold=None)
-        try:
-            noise = Adaptive(record_cap=cap).prepare(request, facts).noise_for(self.scale)
-        except InputError as refusal:
-            return replace(row, reason=str(refusal))
-        error = math.hypot(self.non_private_error, noise)
-        return replace(
-            row,
-            noise=(noise,) * self.columns,
-            error=error,
-            over_non_private=error / self.non_private_error,
-        )
+    def _threshold(self, entry: MechanismEntry) -> float:
+        """Return the threshold of a mechanism; distances of whole vectors grow with the number of columns."""
+        column = THRESHOLD_IN_SCALES * self.scale
+        return self.threshold or (column * math.sqrt(self.columns) if entry.layout == "joint" else column)
 
-    def _filled(self, row: Row, option: Option) -> Row:
+    def _fill(self, row: PlanRow, option: Option) -> PlanRow:
         if option.refusal is not None:
             return replace(row, reason=str(option.refusal))
         error = math.sqrt(self.non_private_error**2 + option.variance / self.columns)
@@ -194,28 +151,29 @@ class Plan:
     Attributes:
         setting: the public parameters.
         rows: one per mechanism: the best, then the others by predicted error, those that cannot serve last.
-        best: the row that `mechanism="auto"` would go by if it is told as much; None where no mechanism can serve.
-            `adaptive`, which is told nothing, stands beside the others and is never it.
+        best: the row that `mechanism="auto"` would choose with the same public parameters; None where no mechanism can
+            serve. `adaptive`, which needs no public parameters, is shown for comparison and is never the best.
     """
 
     setting: Setting
-    rows: tuple[Row, ...]
-    best: Row | None
+    rows: tuple[PlanRow, ...]
+    best: PlanRow | None
 
     @classmethod
     def of(cls, setting: Setting) -> Plan:
-        weighed = setting.options()
-        chosen = best_option((option for _, option in weighed if option is not None), delta=setting.delta)
-        best = next((row for row, option in weighed if option is not None and option is chosen), None)
-        rows = tuple(sorted((row for row, _ in weighed), key=lambda row: (row is not best, row.error)))
+        """Compare the mechanisms of the registry."""
+        predicted = setting.predict()
+        chosen = best_option((option for _, option in predicted if option is not None), delta=setting.delta)
+        best = next((row for row, option in predicted if option is not None and option is chosen), None)
+        rows = tuple(sorted((row for row, _ in predicted), key=lambda row: (row is not best, row.error)))
         return cls(setting=setting, rows=rows, best=best)
 
     def at(self, n_users: int) -> Plan:
-        """The same for another number of users."""
+        """Return the same plan for another number of users."""
         return Plan.of(replace(self.setting, n_users=n_users))
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data."""
+        """Return the plan as plain data."""
         setting = self.setting
         return {
             "n_users": setting.n_users,
@@ -227,44 +185,47 @@ class Plan:
             "bounds": setting.bounds,
             "per": setting.per,
             "neighbors": setting.neighbors.value,
-            "record_cap": setting.record_cap,
+            "max_records": setting.max_records,
             "non_private_error": setting.non_private_error,
             "best": None if self.best is None else self.best.mechanism,
             "rows": [row.to_dict() for row in self.rows],
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
+        """Return `to_dict()` as JSON."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """The predicted error over the number of users, a line per mechanism; written to `path` if one is given.
+        """Draw the predicted error over the number of users, one line per mechanism; `path` also writes it to a file.
 
         Needs matplotlib: `pip install 'hubermean[plot]'`.
         """
-        from hubermean.planning.figure import figure
+        from hubermean.planning.figure import draw_plan
 
-        return figure(self, path)
+        return draw_plan(self, path)
 
     def __repr__(self) -> str:
-        cells = [headings(self), *table(self)]
+        cells = [list_headings(self), *list_rows(self)]
         widths = [max(len(line[position]) for line in cells) for position in range(len(cells[0]))]
-        lines = [title(self), ""]
+        lines = [format_title(self), ""]
         for line in cells:
             padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
             lines.append("  ".join(padded).rstrip())
-        below = [textwrap.fill(note, 110) for note in notes(self)]
-        return "\n".join([*lines, "", *below, *filter(None, [call(self)])])
+        below = [textwrap.fill(note, 110) for note in list_notes(self)]
+        return "\n".join([*lines, "", *below, *filter(None, [format_call(self)])])
 
     def _repr_html_(self) -> str:
         def line(cells: Sequence[str], tag: str) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-        body = "".join(line(cells, "td") for cells in table(self))
-        below = "".join(f"<p>{html.escape(note)}</p>" for note in notes(self))
-        code = call(self)
+        body = "".join(line(cells, "td") for cells in list_rows(self))
+        below = "".join(f"<p>{html.escape(note)}</p>" for note in list_notes(self))
+        code = format_call(self)
         example = f"<pre>{html.escape(code)}</pre>" if code else ""
-        head = line(headings(self), "th")
-        return f"<table><caption>{html.escape(title(self))}</caption>{head}{body}</table>{below}{example}"
+        head = line(list_headings(self), "th")
+        return (
+            f"<table><caption>{html.escape(format_title(self))}</caption>{head}{body}</table>{below}{example}"
+        )
 
 
 def plan(
@@ -276,24 +237,26 @@ def plan(
     scale: float = 1.0,
     threshold: float | None = None,
     radius: float | None = None,
-    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None,
+    bounds: PartialBounds | Sequence[PartialBounds] | None = None,
     per: str = "user",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
-    record_cap: int | None = None,
+    max_records: int | None = None,
 ) -> Plan:
-    """Compare all mechanisms at public parameters, before there is any data: predicted errors, and the best.
+    """Compare the predicted errors of all mechanisms, from public parameters and without data.
 
     Args:
         n_users: how many users to expect. Public, or a guess.
-        epsilon, delta: the privacy budget of the release.
+        epsilon: the privacy budget of the release.
+        delta: the second part of the budget; some mechanisms need it.
         columns: how many value columns are released together.
         scale: the standard deviation of user means in a column, a guess; 1 gives errors in units of it.
-        threshold: as for `mean`, for every mechanism alike. By default 3 scales for mechanisms that work column by
-            column, and 3 scales times sqrt(columns) for joint ones, whose distances are those of whole vectors.
+        threshold: as for `mean`, the same for every mechanism. By default 3 scales for mechanisms that release column
+            by column, and 3 scales times sqrt(columns) for joint ones, whose distances are those of whole vectors.
         radius: as for `mean`; a million scales by default.
-        bounds: as for `mean`; without them `clipped` cannot serve.
-        per, neighbors, record_cap: as for `mean`. With `per="record"` users are expected to fill half their cap, or,
-            under "replace-values", to have equally many records.
+        bounds: as for `mean`; `clipped` needs them.
+        per, neighbors: as for `mean`.
+        max_records: as for `mean`. With `per="record"` users are expected to have half as many records, or, under
+            "replace-values", equally many.
 
     Returns:
         A `Plan`: a table where it is printed or shown in a notebook, `plot()` for a figure, `to_json()` for machines.
@@ -301,32 +264,36 @@ def plan(
     Raises:
         InputError: a parameter that cannot be used.
 
+    Formal guarantees: a plan reads no data, so it costs no privacy budget.
+
     >>> comparison = plan(n_users=10_000, epsilon=1, delta=1e-5, columns=3)
     >>> comparison.best.mechanism, round(comparison.best.over_non_private, 2)
-    ('exact', 1.03)
+    ('inverse-sensitivity', 1.03)
     """
-    users = whole_positive("n_users", n_users)
-    width = whole_positive("columns", columns)
+    users = check_positive_integer("n_users", n_users)
+    width = check_positive_integer("columns", columns)
     if users > MOST_USERS or width > MOST_COLUMNS:
-        raise InputError(f"n_users may be at most 2^40 and columns at most {MOST_COLUMNS:,}")
-    spread = positive("scale", scale)
-    if not 1e-100 <= spread <= 1e100:
-        raise InputError(f"scale must be a number from 1e-100 to 1e100, not {scale!r}")
-    known = Known.given(bounds=bounds, record_cap=record_cap, threshold=threshold, radius=radius)
+        raise InputError(f"{parameter('n_users')} may be at most 2^40 and columns at most {MOST_COLUMNS:,}")
+    unit = check_positive("scale", scale)
+    if not 1e-100 <= unit <= 1e100:
+        raise InputError(f"{parameter('scale')} must be a number from 1e-100 to 1e100, not {scale!r}")
+    parameters = PublicParameters.from_keywords(
+        bounds=bounds, max_records=max_records, threshold=threshold, radius=radius
+    )
     setting = Setting(
         n_users=users,
         epsilon=epsilon,
         delta=delta,
         columns=width,
-        scale=spread,
-        threshold=None if threshold is None else positive("threshold", threshold),
-        radius=RADIUS_IN_SCALES * spread if radius is None else positive("radius", radius),
-        bounds=known.bounds,
+        scale=unit,
+        threshold=None if threshold is None else check_positive("threshold", threshold),
+        radius=RADIUS_IN_SCALES * unit if radius is None else check_positive("radius", radius),
+        bounds=parameters.bounds,
         per=per,
         neighbors=Neighbors.parse(neighbors),
-        record_cap=known.record_cap,
+        max_records=parameters.max_records,
     )
     request = setting.request()
-    if known.bounds is not None:
-        Clipped(bounds=known.bounds, record_cap=known.record_cap).check(request)
+    if parameters.bounds is not None:
+        Clipped(bounds=parameters.bounds, max_records=parameters.max_records).check(request)
     return Plan.of(replace(setting, epsilon=request.epsilon, delta=request.delta))

@@ -1,40 +1,42 @@
-"""A plan in words: the one source of its text, its notebook table and its table on a terminal."""
+"""The text of a plan: shared by its repr, its notebook table and its table on a terminal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hubermean.relations import DEFAULT_NEIGHBORS, Neighbors
+from hubermean.mechanisms.registry import REGISTRY
+from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors
 
 if TYPE_CHECKING:
-    from hubermean.planning.plan import Plan, Row
+    from hubermean.planning.plan import Plan, PlanRow
 
 
-def number(value: float) -> str:
-    """Three significant digits."""
+def format_number(value: float) -> str:
+    """Format a number with three significant digits."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
-def multiple(value: float) -> str:
-    """How many times the non-private error; small excesses matter most."""
+def format_ratio(value: float) -> str:
+    """Format an error relative to the non-private one; small excesses get more digits."""
     if value >= 10_000:
         return f"{value:.2g}"
-    return f"{value:.3f}" if value < 1.1 else f"{value:.2f}" if value < 100 else number(value)
+    return f"{value:.3f}" if value < 1.1 else f"{value:.2f}" if value < 100 else format_number(value)
 
 
-def headings(plan: Plan) -> list[str]:
+def list_headings(plan: Plan) -> list[str]:
+    """Return the headings of the table."""
     layout = ["columns"] if plan.setting.columns > 1 else []
-    return ["mechanism", *layout, "threshold", "noise", "error", "times non-private"]
+    return ["mechanism", *layout, "threshold", "noise", "error", "ratio"]
 
 
-def table(plan: Plan) -> list[list[str]]:
-    """A line per mechanism; an arrow points to the best."""
+def list_rows(plan: Plan) -> list[list[str]]:
+    """Return the cells of the table, one row per mechanism; an arrow marks the best."""
     return [_cells(row, layout=plan.setting.columns > 1, best=row is plan.best) for row in plan.rows]
 
 
-def _cells(row: Row, *, layout: bool, best: bool) -> list[str]:
+def _cells(row: PlanRow, *, layout: bool, best: bool) -> list[str]:
     name = f"{'→' if best else ' '} {row.mechanism}"
-    threshold = "-" if row.threshold is None else number(row.threshold)
+    threshold = "-" if row.threshold is None else format_number(row.threshold)
     cells = [
         name,
         *(["each" if row.layout == "column by column" else row.layout] if layout else []),
@@ -43,10 +45,11 @@ def _cells(row: Row, *, layout: bool, best: bool) -> list[str]:
     if row.reason is not None:
         return [*cells, "-", "-", "-"]
     noise = max(row.noise)
-    return [*cells, number(noise), number(row.error), multiple(row.over_non_private)]
+    return [*cells, format_number(noise), format_number(row.error), format_ratio(row.over_non_private)]
 
 
-def title(plan: Plan) -> str:
+def format_title(plan: Plan) -> str:
+    """Return the public parameters in one line."""
     setting = plan.setting
     budget = f"epsilon = {setting.epsilon:g}" + (f", delta = {setting.delta:g}" if setting.delta else "")
     width = f", {setting.columns:,} columns" if setting.columns > 1 else ""
@@ -54,17 +57,17 @@ def title(plan: Plan) -> str:
     return f"{users}{width}, {budget}, {setting.neighbors.value}"
 
 
-def notes(plan: Plan) -> list[str]:
-    """What the numbers mean, and why a mechanism is missing."""
+def list_notes(plan: Plan) -> list[str]:
+    """Return sentences on what the numbers mean, and why a mechanism cannot serve."""
     setting = plan.setting
     lines = [
-        f"Predicted from public numbers, for user means with a standard deviation of {number(setting.scale)} around a "
-        f"mean within {number(setting.radius)} of 0. The error without privacy would be "
-        f"{number(setting.non_private_error)}."
+        f"Predicted for user means with standard deviation {format_number(setting.scale)} and a mean within "
+        f"{format_number(setting.radius)} of 0. Without privacy the error is "
+        f"{format_number(setting.non_private_error)}; the ratio is relative to it."
     ]
     if setting.neighbors is Neighbors.ADD_REMOVE:
         lines.append(
-            "The number of users is private: the plan goes by your estimate, the noise of a release by the true number."
+            "The number of users is private: the plan uses your estimate, a release the number it measures."
         )
     if plan.best is None:
         lines.append("No mechanism can serve with these parameters.")
@@ -72,39 +75,36 @@ def notes(plan: Plan) -> list[str]:
         if row.reason is not None:
             reason = row.reason.removeprefix("mechanism ").removeprefix(f"{row.mechanism!r} ")
             lines.append(f"{row.mechanism}: {reason}.")
-        elif row.mechanism == "adaptive":
+        elif not REGISTRY[row.mechanism].needs:
             lines.append(
-                "adaptive: needs no threshold and no radius; it is what 'auto' takes where they are not given."
+                f"{row.mechanism}: needs no public parameters; 'auto' uses it where the others lack theirs."
             )
         elif plan.best is not None and row.error < plan.best.error:
-            lines.append(
-                f"{row.mechanism}: as good as {plan.best.mechanism}, which goes first where predictions are alike."
-            )
+            lines.append(f"{row.mechanism}: about as good as {plan.best.mechanism}, which 'auto' prefers.")
     return lines
 
 
-def call(plan: Plan) -> str:
-    """The release that the best row stands for, as code; empty where there is none."""
+def format_call(plan: Plan) -> str:
+    """Return the Python call of the best row; empty where there is none."""
     return "" if plan.best is None else f"hm.mean(data, user=..., value=..., {', '.join(_arguments(plan))})"
 
 
-def command(plan: Plan) -> str:
-    """The same as a command."""
+def format_command(plan: Plan) -> str:
+    """Return the same release as a command."""
     if plan.best is None:
         return ""
     options = []
     for argument in _arguments(plan):
         name, _, given = argument.partition("=")
-        option = "users" if name == "n_users" else name.replace("_", "-")
-        options.append(f"--{option} {given.strip('()').replace(', ', ' ')}".replace('"', ""))
+        options.append(f"--{name.replace('_', '-')} {given.strip('()').replace(', ', ' ')}".replace('"', ""))
     return f"hubermean release FILE --user USER --value VALUE {' '.join(options)}"
 
 
-def _bounds(given: Any) -> str:
-    """Short numbers in brackets, also within brackets."""
+def _format_bounds(given: Any) -> str:
+    """Format numbers, pairs and lists of pairs."""
     if isinstance(given, int | float):
         return f"{given:.6g}"
-    return f"({', '.join(map(_bounds, given))})"
+    return f"({', '.join(map(_format_bounds, given))})"
 
 
 def _arguments(plan: Plan) -> list[str]:
@@ -115,14 +115,14 @@ def _arguments(plan: Plan) -> list[str]:
         arguments.append(f"delta={setting.delta:g}")
     arguments.append(f'mechanism="{best.mechanism}"')
     if best.threshold is None:
-        arguments.append(f"bounds={_bounds(setting.bounds)}")
+        arguments.append(f"bounds={_format_bounds(setting.bounds)}")
     else:
         arguments += [f"threshold={best.threshold:.4g}", f"radius={setting.radius:g}"]
     arguments.append(f'per="{setting.per}"')
     if setting.neighbors is not Neighbors(DEFAULT_NEIGHBORS):
         arguments.append(f'neighbors="{setting.neighbors.value}"')
-    if setting.record_cap is not None:
-        arguments.append(f"record_cap={setting.record_cap}")
-    if best.mechanism == "smooth" and not setting.neighbors.users_are_public:
+    if setting.max_records is not None:
+        arguments.append(f"max_records={setting.max_records}")
+    if "n_users" in REGISTRY[best.mechanism].takes and not setting.neighbors.users_are_public:
         arguments.append(f"n_users={setting.n_users}")
     return arguments

@@ -1,4 +1,4 @@
-"""A release as one HTML page that can be mailed, printed and published; it holds nothing that is not in the release."""
+"""Releases and ledgers as self-contained HTML pages, which hold nothing but what was released or public."""
 
 from hubermean.report.file import Destination
 from hubermean.report.ledger_page import ledger_page

@@ -1,7 +1,7 @@
 """Dots and intervals on an axis, as SVG.
 
 Lengths along the axis are percentages and heights are pixels, so that a chart fills whatever width it is shown in while
-its text keeps its size. Colours come from the page's style sheet.
+its text keeps its size. Colors come from the page's style sheet.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hubermean.report.axis import Axis
-from hubermean.report.markup import safe, tag
+from hubermean.report.document import safe, tag
 
 Ends = tuple[float, float]
 
@@ -23,19 +23,19 @@ _LABELS = 26.0  # percent of the width, for the names of rows
 _DOT = 5.0
 _HALF_CHARACTER = 0.9  # percent of the width of a chart, about, on a phone
 _LONGEST_LABEL = 26
-_COLOURS = 8  # of the style sheet
-_NARROWEST = 40  # times as wide as an interval may an axis be, so that the interval is seen as one
+_COLORS = 8  # of the style sheet
+_NARROWEST = 40  # an axis may be this many times as wide as an interval that is to be visible
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A row of a chart: a value with a wide and a narrow interval, either of which may be missing; or only a name.
+    """A row of a chart: a value with a wide and a narrow interval, each optional, or only a name.
 
-    `told` is the row in words, for those who point at it or cannot see it.
+    `text` is the row in words, for tooltips and screen readers.
     """
 
     name: str
-    told: str
+    text: str
     value: float | None = None
     wide: Ends | None = None
     narrow: Ends | None = None
@@ -46,7 +46,7 @@ class Point:
 
 
 def comparable(points: Sequence[Point]) -> bool:
-    """Whether all intervals would be seen on one axis; without intervals that is so."""
+    """Whether all intervals would be visible on one axis; true without intervals."""
     shown = [number for point in points for number in point.numbers()]
     if not all(map(math.isfinite, shown)):
         return False
@@ -56,34 +56,34 @@ def comparable(points: Sequence[Point]) -> bool:
 
 
 def strip(point: Point, *, name: str, title: str) -> str:
-    """One interval, on an axis of its own. `name` tells this chart from the others of the page."""
+    """Return a chart of one interval on its own axis. `name` is unique on the page."""
     axis = Axis.covering(point.numbers())
-    content = [*_grid(axis, _STRIP), _marks(point, axis, _STRIP / 2, thick=10)]
-    return _svg(content, height=_STRIP + _AXIS, name=name, title=title, description=point.told)
+    content = [*_draw_grid(axis, _STRIP), _draw_point(point, axis, _STRIP / 2, thick=10)]
+    return _svg(content, height=_STRIP + _AXIS, name=name, title=title, description=point.text)
 
 
 def forest(points: Sequence[Point], *, name: str, title: str) -> str:
-    """One row for each point, all on one axis, in the order given."""
+    """Return a chart with one row per point on a common axis, in the order given."""
     axis = Axis.covering([number for point in points for number in point.numbers()])
     height = _ROW * len(points)
     # Every second row is shaded; the bands lie beneath the grid, the grid beneath the marks.
-    bands = [_band(number) for number in range(1, len(points), 2)]
+    bands = [_draw_band(number) for number in range(1, len(points), 2)]
     names, marks = [], []
     for number, point in enumerate(points):
         middle = _ROW * (number + 0.5)
-        words = tag("text", safe(_shortened(point.name)), x=0, y=middle, dy="0.35em", class_="name")
-        names.append(tag("g", tag("title", safe(point.told)), words))
+        words = tag("text", safe(_shorten(point.name)), x=0, y=middle, dy="0.35em", class_="name")
+        names.append(tag("g", tag("title", safe(point.text)), words))
         if point.value is None:
             words = tag("text", "not released", x="1%", y=middle, dy="0.35em", class_="missing")
-            marks.append(tag("g", tag("title", safe(point.told)), words))
+            marks.append(tag("g", tag("title", safe(point.text)), words))
         else:
-            marks.append(_marks(point, axis, middle, thick=7))
+            marks.append(_draw_point(point, axis, middle, thick=7))
     content = [
         *bands,
         tag("svg", *names, x=6, y=0, width=f"{_LABELS - 1.5}%", height=height),
         tag(
             "svg",
-            *_grid(axis, height),
+            *_draw_grid(axis, height),
             *marks,
             x=f"{_LABELS}%",
             y=0,
@@ -92,33 +92,35 @@ def forest(points: Sequence[Point], *, name: str, title: str) -> str:
             class_="plot",
         ),
     ]
-    told = "; ".join(point.told for point in points)
-    return _svg(content, height=height + _AXIS, name=name, title=title, description=told, kind="chart forest")
+    description = "; ".join(point.text for point in points)
+    return _svg(
+        content, height=height + _AXIS, name=name, title=title, description=description, kind="chart forest"
+    )
 
 
-def colour_class(number: int) -> str:
-    """One of the colours of parts, by number."""
-    return f"part{number % _COLOURS}"
+def color_class(number: int) -> str:
+    """Return the style class of a color, by number."""
+    return f"part{number % _COLORS}"
 
 
 def bar(shares: Sequence[tuple[str, float, int]], *, name: str, title: str) -> str:
-    """Parts of a whole, side by side; each is named, with its share from 0 to 1 and the number of its colour."""
+    """Return a stacked bar; each share has a name, a size from 0 to 1 and the number of its color."""
     parts, start = [], 0.0
-    for told, share, colour in shares:
+    for text, share, color in shares:
         width = 100.0 * max(min(share, 1.0 - start), 0.0)
         box = tag(
             "rect",
-            tag("title", safe(told)),
+            tag("title", safe(text)),
             x=f"{100.0 * start:.3f}%",
             y=0,
             width=f"{width:.3f}%",
             height=22,
-            class_=colour_class(colour),
+            class_=color_class(color),
         )
         parts.append(box)
         start += width / 100.0
-    told = "; ".join(text for text, _, _ in shares)
-    return _svg(parts, height=22, name=name, title=title, description=told, kind="bar")
+    description = "; ".join(text for text, _, _ in shares)
+    return _svg(parts, height=22, name=name, title=title, description=description, kind="bar")
 
 
 def _svg(
@@ -137,8 +139,8 @@ def _svg(
     )
 
 
-def _grid(axis: Axis, height: float) -> list[str]:
-    """Lines at the ticks and at zero, and the labels below them."""
+def _draw_grid(axis: Axis, height: float) -> list[str]:
+    """Return lines at the ticks and at zero, with labels below."""
     lines = []
     for tick in axis.ticks:
         position = axis.position(tick.value)
@@ -167,8 +169,8 @@ def _anchor(position: float, label: str) -> str:
     return "start" if position < room else "end" if position > 100.0 - room else "middle"
 
 
-def _marks(point: Point, axis: Axis, middle: float, *, thick: int) -> str:
-    marks = [tag("title", safe(point.told))]
+def _draw_point(point: Point, axis: Axis, middle: float, *, thick: int) -> str:
+    marks = [tag("title", safe(point.text))]
     if point.wide is not None:
         low, high = (f"{axis.position(end):.3f}%" for end in point.wide)
         marks.append(tag("line", x1=low, x2=high, y1=middle, y2=middle, class_="wide"))
@@ -192,9 +194,9 @@ def _marks(point: Point, axis: Axis, middle: float, *, thick: int) -> str:
     return tag("g", *marks)
 
 
-def _band(number: int) -> str:
+def _draw_band(number: int) -> str:
     return tag("rect", x=0, y=_ROW * number, width="100%", height=_ROW, class_="band")
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= _LONGEST_LABEL else name[: _LONGEST_LABEL - 1] + "…"

@@ -1,4 +1,4 @@
-"""Where a page is written: refused before a budget is spent, and never half there."""
+"""The file of a report: checked before any budget is spent, and written atomically."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ PAGES = (".html", ".htm")
 
 @dataclass(frozen=True)
 class Destination:
-    """A file that can be written, as far as can be told beforehand."""
+    """A file that was checked to be writable."""
 
     path: Path
 
     @classmethod
     def checked(cls, path: str | Path, *, endings: Sequence[str] = PAGES) -> Destination:
-        """InputError where the file could not be written, or is no page; nothing is left behind."""
+        """Return the destination; InputError if the file cannot be written or has another ending. Leaves no file."""
         path = Path(path)
         if not path.name or path.is_dir():
             raise InputError(
-                f"{path} is a folder; name the file of the report, such as {path / 'report.html'}"
+                f"{path} is a folder; give a file name for the report, such as {path / 'report.html'}"
             )
-        if path.suffix.lower() not in endings:  # so that no slip of the pen overwrites data
+        if path.suffix.lower() not in endings:  # so that a typing error does not overwrite data
             raise InputError(
-                f"a report is a page: its file name must end in .html, not {path.name!r}"
+                f"the file name of a report must end in .html, not {path.name!r}"
                 if endings == PAGES
                 else f"the file name must end in {' or '.join(endings)}, not {path.name!r}"
             )
         if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent} for the report; make it first")
+            raise InputError(f"the folder {path.parent} for the report does not exist; create it first")
         if path.exists() and not os.access(path, os.W_OK):
-            raise InputError(f"{path} may not be written to; name another file for the report")
+            raise InputError(f"you may not write to {path}; choose another file for the report")
         try:
-            # What is asked of the folder later, asked now: permission bits do not tell about full or read-only disks.
+            # Create a file now, as later: permission bits do not show full or read-only disks.
             with tempfile.TemporaryFile(dir=path.parent):
                 pass
         except OSError:
-            raise InputError(f"no file can be made in {path.parent}; name another for the report") from None
+            raise InputError(
+                f"no file can be created in {path.parent}; choose another folder for the report"
+            ) from None
         return cls(path)
 
     def write(self, text: str) -> None:
-        """All of it, under its name at once. OSError where that fails; the file is then as it was before."""
+        """Write the whole file atomically; if that fails (OSError), an earlier file stays unchanged."""
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part")
         try:
             with open(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -63,7 +65,7 @@ class Destination:
 
 
 def _umask() -> int:
-    """What the system takes from the permissions of a new file; temporary files have fewer."""
+    """Return the umask, to give the file its usual permissions; temporary files have fewer."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""`ledger_page`: the budgets of all data sets, and what they were spent on, as one HTML page."""
+"""`ledger_page`: one HTML page about the budgets of all data sets and what they were spent on."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from hubermean.readable import number, one_sided
 from hubermean.report.chart import bar
-from hubermean.report.document import document, facts_table, note, number_cell, section, table
-from hubermean.report.markup import safe, tag
+from hubermean.report.document import document, facts_table, note, number_cell, safe, section, table, tag
+from hubermean.types.formatting import number, one_sided
 
 MOST_ROWS = 500
-"""Charges that are listed for a data set; the JSON has them all."""
+"""Charges listed per data set; the JSON export has all."""
 
 
 def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") -> str:
-    """A page of what `hubermean.ledger.export` gives; it holds nothing else."""
+    """Return a page that shows what `export_ledger` returned, and nothing else."""
     verdict = exported["verification"]
     refused = Counter(entry["dataset"] for entry in exported["entries"] if entry["kind"] == "refused")
     charges = exported["charges"]
@@ -27,24 +26,24 @@ def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") 
             tag("h1", safe(title)),
             tag(
                 "p",
-                safe(f"As of {_when(exported['made_at'])}, {verdict['entries']:,} entries."),
+                safe(f"As of {_format_time(exported['made_at'])}, {verdict['entries']:,} entries."),
                 class_="sub",
             ),
         ),
         _verdict(verdict),
         *(
             _dataset(
-                place,
+                position,
                 dataset,
                 [line for line in charges if line["dataset"] == dataset["dataset"]],
                 refused[dataset["dataset"]],
             )
-            for place, dataset in enumerate(exported["datasets"])
+            for position, dataset in enumerate(exported["datasets"])
         ),
         tag(
             "footer",
             safe(
-                f"Made with {exported['made_with']}. All that this page holds was public before or was released under "
+                f"Made with {exported['made_with']}. Everything on this page was public before or was released under "
                 "the budgets above."
             ),
         ),
@@ -62,17 +61,22 @@ def _verdict(verdict: Mapping[str, Any]) -> str:
         items = [tag("li", safe(fault)) for fault in faults]
         return section(
             "Damaged",
-            tag("p", safe("This ledger is not as it was written. Release nothing against it.")),
+            tag(
+                "p",
+                safe(
+                    "This ledger was changed after it was written. Release nothing against it; restore a backup."
+                ),
+            ),
             tag("ul", *items),
             *remarks,
             kind="warning",
         )
-    told = "Every entry is as it was written, and follows from the one before. The last one's digest is"
-    return section("Verified", tag("p", safe(told), " ", tag("code", safe(verdict["head"])), "."), *remarks)
+    result = "All entries match their digests and follow from one another. The digest of the last entry is"
+    return section("Verified", tag("p", safe(result), " ", tag("code", safe(verdict["head"])), "."), *remarks)
 
 
 def _dataset(
-    place: int, dataset: Mapping[str, Any], charges: Sequence[Mapping[str, Any]], refused: int
+    position: int, dataset: Mapping[str, Any], charges: Sequence[Mapping[str, Any]], refused: int
 ) -> str:
     unit = dataset["unit"]
     total, spent, left = (Decimal(dataset[name]["loss"]) for name in ("total", "spent", "left"))
@@ -85,17 +89,17 @@ def _dataset(
         _hero(f"{unit} spent", one_sided(spent, up=True)),
         _hero("of", one_sided(total, up=False)),
     ]
-    chart = bar(shares, name=f"budget{place}", title=f"{unit} spent and left")
+    chart = bar(shares, name=f"budget{position}", title=f"{unit} spent and left")
     deltas = {name: Decimal(dataset[name]["delta"]) for name in ("total", "spent", "left")}
     facts = [
         ("total", f"epsilon = {number(dataset['epsilon'])}, delta = {number(dataset['delta'])}"),
-        ("hides", dataset["neighbors"]),
+        ("neighbors", dataset["neighbors"]),
         (
-            "a user is told by",
-            ", ".join(dataset["user"]) if dataset["user"] else "decided by the first release",
+            "user columns",
+            ", ".join(dataset["user"]) if dataset["user"] else "set by the first release",
         ),
-        ("costs add up", dataset["composition"]),
-        ("opened", _when(dataset["opened"])),
+        ("composition", dataset["composition"]),
+        ("opened", _format_time(dataset["opened"])),
     ]
     if deltas["total"] > 0:
         facts.append(
@@ -105,9 +109,12 @@ def _dataset(
             )
         )
     if dataset["composition"] != "basic":
-        come_to = f"epsilon = {one_sided(Decimal(dataset['spent_epsilon']), up=True)}"
+        converted = f"epsilon = {one_sided(Decimal(dataset['spent_epsilon']), up=True)}"
         facts.append(
-            ("spent comes to", f"{come_to}, delta = {one_sided(Decimal(dataset['spent_delta']), up=True)}")
+            (
+                "spent, as epsilon and delta",
+                f"{converted}, delta = {one_sided(Decimal(dataset['spent_delta']), up=True)}",
+            )
         )
     return section(
         dataset["dataset"],
@@ -118,10 +125,10 @@ def _dataset(
     )
 
 
-def _when(at: str) -> str:
-    """A time as ledgers write it, for people.
+def _format_time(at: str) -> str:
+    """Return a time of a ledger in a short form.
 
-    >>> _when("2026-11-16T13:03:31+00:00")
+    >>> _format_time("2026-11-16T13:03:31+00:00")
     '2026-11-16 13:03 UTC'
     """
     return f"{at[:10]} {at[11:16]} UTC" if at.endswith("+00:00") else at
@@ -135,17 +142,17 @@ def _charges(lines: Sequence[Mapping[str, Any]], refused: int, unit: str) -> lis
     rows = [_row(line) for line in lines[-MOST_ROWS:]]
     parts = []
     if rows:
-        headings = ["entry", "when", "what", "came out", unit, "delta"]
+        headings = ["entry", "when", "what", "outcome", unit, "delta"]
         parts = [tag("h3", safe("Charges")), table(headings, rows, words=4)]
     if len(lines) > MOST_ROWS:
-        parts.append(note(f"Listed are the last {MOST_ROWS} of {len(lines):,} charges."))
+        parts.append(note(f"The table lists the last {MOST_ROWS} of {len(lines):,} charges."))
     if refused:
         times = "once" if refused == 1 else f"{refused:,} times"
-        parts.append(note(f"More was asked for than was left {times}; nothing was released then."))
+        parts.append(note(f"A release was refused {times} because it exceeded the remaining budget."))
     return parts
 
 
 def _row(line: Mapping[str, Any]) -> str:
-    words = (str(line["entry"]), _when(line["at"]), line["what"], line["came_out"])
+    words = (str(line["entry"]), _format_time(line["at"]), line["what"], line["outcome"])
     numbers = (one_sided(Decimal(line[name]), up=True) for name in ("loss", "delta"))
     return tag("tr", *(tag("td", safe(word)) for word in words), *map(number_cell, numbers))

@@ -6,30 +6,30 @@ import re
 from collections.abc import Sequence
 
 from hubermean._version import __version__
-from hubermean.readable import SHOWN, number, readable
-from hubermean.release import Release
-from hubermean.report.chart import Point, bar, colour_class, comparable, forest, strip
-from hubermean.report.document import document, facts_table, note, number_cell, section, table
-from hubermean.report.markup import safe, tag
-from hubermean.report.promise import NOT_COVERED, in_plain_words
-from hubermean.report.subject import NARROW_LEVEL, Line, Subject, Table
-from hubermean.spending import has_stages, shown_amounts
+from hubermean.accounting.budget import format_amounts, has_stages
+from hubermean.report.chart import Point, bar, color_class, comparable, forest, strip
+from hubermean.report.document import document, facts_table, note, number_cell, safe, section, table, tag
+from hubermean.report.guarantee import NOT_COVERED, explain_guarantee
+from hubermean.report.subject import NARROW_LEVEL, Line, Subject
+from hubermean.types.formatting import SHOWN, number, readable
+from hubermean.types.release import Release
+from hubermean.types.release_table import ReleaseTable
 
 GROUPS_DRAWN = 40
 COLUMNS_DRAWN = 4
-"""Of a table of groups: each has a chart of its own."""
+"""In a table of groups, where each column has its own chart."""
 NO_INTERVAL = (
-    "No interval is offered here: the mechanism has none that would tell nothing more about the data."
+    "No interval is available: this mechanism has none that can be computed from released numbers alone."
 )
 _NAMED = 3  # columns that a heading names
 
 
-def page(release: Release | Table, *, title: str | None = None, source: str | None = None) -> str:
-    """A release, or a table of releases by group, as one self-contained HTML page.
+def page(release: Release | ReleaseTable, *, title: str | None = None, source: str | None = None) -> str:
+    """Return one self-contained HTML page about a release or a table of releases.
 
     Args:
-        release: what is shown; the page holds nothing that is not in it.
-        title: the heading; made of the column names if left out.
+        release: what is shown; the page holds nothing else.
+        title: the heading; by default made of the column names.
         source: where the data came from; of a path only the file name is shown.
     """
     subject = Subject.of(release)
@@ -39,13 +39,13 @@ def page(release: Release | Table, *, title: str | None = None, source: str | No
         *_warnings(subject),
         _answer(subject),
         *_all_rows(subject),
-        _promise(subject),
+        _show_guarantee(subject),
         _budget(subject),
         _facts(subject),
         tag(
             "footer",
             safe(
-                f"Made with hubermean {__version__}. All that this page holds was released under the promise above "
+                f"Made with hubermean {__version__}. Everything on this page was released under the guarantee above "
                 "or was public before."
             ),
         ),
@@ -55,32 +55,30 @@ def page(release: Release | Table, *, title: str | None = None, source: str | No
 
 def _heading(subject: Subject) -> str:
     if len(subject.columns) > _NAMED:
-        named = f"Private {subject.statistic}s of {len(subject.columns):,} columns"
+        named = f"Private {subject.info.statistic}s of {len(subject.columns):,} columns"
     else:
-        named = f"Private {subject.statistic} of {' and '.join(subject.columns)}"
+        named = f"Private {subject.info.statistic} of {' and '.join(subject.columns)}"
     return f"{named} by {' and '.join(subject.by)}" if subject.is_table else named
 
 
 def _header(subject: Subject, heading: str, source: str | None) -> str:
-    budget = f"epsilon = {number(subject.epsilon)}"
-    if subject.delta > 0.0:
-        budget += f", delta = {number(subject.delta)}"
-    told = f"Differentially private for whole users: {budget}, {subject.neighbors.value}."
-    lines = [tag("h1", safe(heading)), tag("p", safe(told), class_="sub")]
+    info = subject.info
+    privacy = f"Differentially private for whole users: {info.budget}, {info.neighbors.value}."
+    lines = [tag("h1", safe(heading)), tag("p", safe(privacy), class_="sub")]
     if source is not None and (name := _file_name(source)):
         lines.append(tag("p", safe(f"From {name}."), class_="sub"))
     return tag("header", *lines)
 
 
 def _file_name(source: str) -> str:
-    """Folders may tell about people and machines; the name of the file is enough."""
+    """Return the file name without its folders, which may reveal people or machines."""
     return re.split(r"[/\\]", source.rstrip("/\\"))[-1]
 
 
 def _warnings(subject: Subject) -> list[str]:
     sentences = list(subject.warnings)
     if subject.parameters.get("insecure_noise"):
-        sentences.insert(0, "Made with seeded noise, for tests: this page is not private.")
+        sentences.insert(0, "This page is not private: it was made with seeded noise, for tests.")
     return [section(None, tag("p", safe(sentence)), kind="warning") for sentence in sentences]
 
 
@@ -92,11 +90,11 @@ def _answer(subject: Subject) -> str:
 
 
 def _single(subject: Subject) -> str:
-    """The values large, and their intervals on an axis."""
+    """Show the values in large type, and their intervals on an axis."""
     (line,) = subject.lines
     heroes, all_shown = [], len(subject.columns) <= SHOWN
     for column, name in enumerate(subject.columns if all_shown else ()):
-        value, interval = line.written(column)
+        value, interval = line.format_column(column)
         words = [
             tag("div", safe(f"{name}, {subject.what}"), class_="label"),
             tag("div", safe(value), class_="value"),
@@ -114,12 +112,12 @@ def _single(subject: Subject) -> str:
     else:
         content.append(note(NO_INTERVAL))
     if not all_shown:
-        content.append(_drawn([f"the first {SHOWN} of {len(subject.columns):,} columns"]))
+        content.append(_note_drawn([f"the first {SHOWN} of {len(subject.columns):,} columns"]))
     return section(None, *content)
 
 
 def _intervals(subject: Subject, points: Sequence[Point]) -> str:
-    """On one axis where all are of a size, else each on its own."""
+    """Draw intervals of similar size on one axis, otherwise each on its own."""
     caption = tag("figcaption", safe(_legend(subject)))
     if len(points) > 1 and comparable(points):
         chart = forest(points, name="values", title=f"Private {subject.what} of each column")
@@ -148,10 +146,10 @@ def _legend(subject: Subject) -> str:
 
 def _groups(subject: Subject) -> str:
     released = sum(line.reason is None for line in subject.lines)
-    told = f"{_counted(len(subject.lines), 'group')} by {' and '.join(subject.by)}"
+    summary = f"{_count(len(subject.lines), 'group')} by {' and '.join(subject.by)}"
     if released < len(subject.lines):
-        told += f", of which {released:,} released"
-    content = [tag("p", safe(f"{told}; {subject.what} of each."), class_="label")]
+        summary += f", {released:,} of them released"
+    content = [tag("p", safe(f"{summary}; {subject.what} of each."), class_="label")]
     drawn = subject.lines[:GROUPS_DRAWN]
     for column, name in enumerate(subject.columns[:COLUMNS_DRAWN]):
         points = [line.point(column, ", ".join(line.group)) for line in drawn]
@@ -169,12 +167,12 @@ def _groups(subject: Subject) -> str:
     if len(subject.columns) > COLUMNS_DRAWN:
         left.append(f"the first {COLUMNS_DRAWN} of {len(subject.columns):,} columns")
     if left:
-        content.append(_drawn(left))
+        content.append(_note_drawn(left))
     return section(None, *content)
 
 
 def _all_rows(subject: Subject) -> list[str]:
-    """A table of all numbers, where they are not all on top."""
+    """List all numbers in a table if the top of the page does not show them all."""
     interval = subject.interval
     level = "interval" if interval is None else f"{interval.level:.0%} interval"
     if subject.is_table:
@@ -191,7 +189,7 @@ def _all_rows(subject: Subject) -> list[str]:
         return []
     (line,) = subject.lines
     rows = [
-        tag("tr", tag("th", safe(name), scope="row"), *map(number_cell, line.written(column)))
+        tag("tr", tag("th", safe(name), scope="row"), *map(number_cell, line.format_column(column)))
         for column, name in enumerate(subject.columns)
     ]
     return [section("All columns", table(["column", subject.what, level], rows, words=1))]
@@ -202,46 +200,46 @@ def _group_row(line: Line, columns: int, behind: bool) -> str:
     if line.reason is not None:
         span = 2 * columns + behind
         return tag("tr", *names, tag("td", safe(f"not released: {line.reason}"), colspan=span))
-    cells = [cell for column in range(columns) for cell in line.written(column)]
+    cells = [cell for column in range(columns) for cell in line.format_column(column)]
     cells += [line.behind] if behind else []
     return tag("tr", *names, *map(number_cell, cells))
 
 
-# --- what stands behind it --------------------------------------------------------------------------------------------
+# --- guarantee, budget and parameters ---------------------------------------------------------------------------------
 
 
-def _promise(subject: Subject) -> str:
-    words = [tag("p", safe(paragraph)) for paragraph in in_plain_words(subject)]
-    words.append(tag("p", safe(f"In one sentence: {subject.promise}"), class_="note"))
+def _show_guarantee(subject: Subject) -> str:
+    words = [tag("p", safe(paragraph)) for paragraph in explain_guarantee(subject)]
+    words.append(tag("p", safe(f"In one sentence: {subject.guarantee}"), class_="note"))
     items = [tag("li", tag("strong", safe(what)), " ", safe(why)) for what, why in NOT_COVERED]
-    return section("What is promised", *words, tag("h3", "What is not covered"), tag("ul", *items))
+    return section("What is guaranteed", *words, tag("h3", "What is not covered"), tag("ul", *items))
 
 
 def _budget(subject: Subject) -> str:
-    """What was spent on what: a bar and a table, or a sentence where there is nothing to compare."""
+    """Show the budget breakdown as a bar and a table, or as a sentence if there is only one step."""
     heading = "What the budget was spent on"
     delta = "".join(
         tag("p", safe(f"Delta = {number(entry.amount)} was spent on {entry.what}."), class_="note")
-        for entry in subject.spent
+        for entry in subject.info.budget_breakdown
         if entry.unit == "delta"
     )
-    entries = [entry for entry in subject.spent if entry.unit != "delta"]
-    if not has_stages(subject.spent):
-        told = f"All of epsilon = {number(subject.epsilon)} was spent at once"
+    entries = [entry for entry in subject.info.budget_breakdown if entry.unit != "delta"]
+    if not has_stages(subject.info.budget_breakdown):
+        spent = f"All of epsilon = {number(subject.info.epsilon)} was spent in one step"
         on = f", on {entries[0].what}." if entries else "."
-        return section(heading, tag("p", safe(told + on)), delta)
+        return section(heading, tag("p", safe(spent + on)), delta)
     unit, whole = entries[0].unit, sum(entry.amount for entry in entries)
     shares = [entry.amount / whole for entry in entries]
-    amounts = shown_amounts([entry.amount for entry in entries])
-    rows, told_shares = [], []
-    # The last entry is what the budget was for, and has the colour of the answer.
-    colours = [*range(1, len(entries)), 0]
-    for entry, amount, share, colour in zip(entries, amounts, shares, colours, strict=True):
+    amounts = format_amounts([entry.amount for entry in entries])
+    rows, named_shares = [], []
+    # The last entry is the statistic itself, in the color of its value.
+    colors = [*range(1, len(entries)), 0]
+    for entry, amount, share, color in zip(entries, amounts, shares, colors, strict=True):
         percent = f"{share:.1%}" if share >= 0.001 else "below 0.1%"
-        told_shares.append((f"{entry.what}: {amount}, {percent}", share, colour))
+        named_shares.append((f"{entry.what}: {amount}, {percent}", share, color))
         key = tag(
             "svg",
-            tag("rect", width="100%", height="100%", rx=2, class_=colour_class(colour)),
+            tag("rect", width="100%", height="100%", rx=2, class_=color_class(color)),
             class_="key",
             width=12,
             height=12,
@@ -249,29 +247,30 @@ def _budget(subject: Subject) -> str:
         )
         name = tag("th", key, safe(entry.what), scope="row")
         rows.append(tag("tr", name, number_cell(amount), number_cell(percent)))
-    chart = bar(told_shares, name="budget", title=f"What {unit} was spent on")
+    chart = bar(named_shares, name="budget", title=f"What {unit} was spent on")
     rho = ""
     if unit == "rho":
         rho = note(
-            "Rho is the concentrated budget that epsilon and delta buy together: in it, many steps add up to less."
+            "Rho is the unit of concentrated differential privacy, in which many steps add up to less. "
+            "Epsilon and delta together determine the total rho."
         )
     listed = table(["spent on", unit, "share"], rows, words=1)
     return section(heading, tag("figure", chart), listed, rho, delta)
 
 
 def _facts(subject: Subject) -> str:
-    """Public parameters, and those that were found privately."""
-    given = [("mechanism", subject.mechanism), ("what is released", subject.what)]
-    given.append(("neighbours", subject.neighbors.value))
+    """List the parameters: public ones, and those that were estimated privately."""
+    given = [("mechanism", subject.info.mechanism), ("what is released", subject.what)]
+    given.append(("neighbors", subject.info.neighbors.value))
     if subject.n_users is not None:
         given.append(("users (public)", f"{subject.n_users:,}"))
     given += [(name.replace("_", " "), readable(one)) for name, one in subject.parameters.items()]
     return section("Parameters", facts_table(given))
 
 
-def _drawn(parts: Sequence[str]) -> str:
-    return note(f"Drawn are {' and '.join(parts)}; all are in the table below.")
+def _note_drawn(parts: Sequence[str]) -> str:
+    return note(f"The charts show {' and '.join(parts)}; the table below lists all.")
 
 
-def _counted(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

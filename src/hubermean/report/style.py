@@ -1,4 +1,4 @@
-"""How a page looks: on a screen by day and by night, on a phone, on paper."""
+"""The style sheet of a page: light and dark screens, phones, and print."""
 
 # Text has a contrast of at least 4.5 on its ground in either scheme, lines and marks one of at least 3.
 STYLE = """

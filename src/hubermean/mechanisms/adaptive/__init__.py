@@ -1,22 +1,5 @@
-"""`adaptive`: what is not known is found privately, step by step; then one clipped step from the center that was found.
+"""`adaptive`: estimate what the caller did not state, step by step; then one clipped step from the estimated center.
 
-`mechanism` is the way in, `steps` the private questions in their order, `split` what each may cost, `last_step` the
-mean itself with its interval. Proof: proofs/adaptive.md.
+`mechanism` is the entry point, `steps` the private steps in their order, `budget_split` what each may cost,
+`clipped_step` the mean itself with its interval. Proof: proofs/adaptive.md.
 """
-
-from hubermean.mechanisms.adaptive.mechanism import Adaptive, PreparedAdaptive
-from hubermean.mechanisms.adaptive.sequence import Learned, PreparedSteps
-from hubermean.mechanisms.adaptive.split import TOO_FEW, BudgetSplit, Found, UnfitError
-from hubermean.mechanisms.adaptive.steps import Purpose
-
-__all__ = [
-    "TOO_FEW",
-    "Adaptive",
-    "BudgetSplit",
-    "Found",
-    "Learned",
-    "PreparedAdaptive",
-    "PreparedSteps",
-    "Purpose",
-    "UnfitError",
-]

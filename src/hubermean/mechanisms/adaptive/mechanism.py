@@ -1,24 +1,186 @@
-"""`adaptive`: the mean of values about which nothing need be known."""
+"""`adaptive`: private steps in order, each paid for from one budget, then one clipped step from the center."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
 
-from hubermean.errors import InputError
-from hubermean.laws import Law
-from hubermean.mechanisms.adaptive.known import KnownValues
-from hubermean.mechanisms.adaptive.last_step import PreparedLastStep
-from hubermean.mechanisms.adaptive.sequence import PreparedSteps
-from hubermean.mechanisms.adaptive.split import BudgetSplit, Found, UnfitError
-from hubermean.mechanisms.adaptive.steps import Purpose, steps_for
-from hubermean.mechanisms.margin import least_users
-from hubermean.mechanisms.protocol import Known, OneOrTwoBounds, Outcome, Prepared, PublicFacts, Request
-from hubermean.mechanisms.purse import Purse
-from hubermean.mechanisms.weights import check_estimate, check_given_cap
-from hubermean.tuning import LARGEST_TUNED_CAP
-from hubermean.user_table import PrivateTable
+from hubermean.accounting.budget import THE_MEAN, BudgetEntry, PrivacyBudget
+from hubermean.data.user_table import PrivateTable
+from hubermean.distributed.queries import memoise
+from hubermean.distributions.output import (
+    Independent,
+    NoisySum,
+    NoisyTest,
+    OutputDistribution,
+    Staged,
+    get_claim,
+    with_claim,
+)
+from hubermean.errors import InputError, NotReleased, parameter
+from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
+from hubermean.mechanisms.adaptive.clipped_step import PreparedClippedStep
+from hubermean.mechanisms.adaptive.parameters import TIES, Findings, UnfitError, ValueParameters
+from hubermean.mechanisms.adaptive.steps import Purpose, Step, plan_steps
+from hubermean.mechanisms.base import Outcome, Prepared
+from hubermean.mechanisms.contributions import (
+    check_optional_max_records,
+    check_user_estimate,
+    find_least_users,
+)
+from hubermean.searches.bounds import LARGEST_MAX_RECORDS
+from hubermean.searches.location import LENGTHS, PER_OCTAVE, SHORTEST
+from hubermean.types.options import PartialBounds, PublicParameters
+from hubermean.types.request import PublicFacts, Request
+
+T = TypeVar("T")
+
+_NOTHING = NoisyTest(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResults(Generic[T]):
+    """What a sample says of the steps: their findings and costs, what these lead to, and the rest of the sample."""
+
+    found: Findings
+    made: T
+    draw: Any
+    costs: tuple[tuple[str, Fraction], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSteps:
+    """The steps, decided from public numbers; the sample decides what each finds.
+
+    `charged` is what a refusal costs, where that is more than the request: something else was drawn before. `leads_to`
+    names what the budget that the steps leave pays for.
+    """
+
+    request: Request
+    facts: PublicFacts
+    split: BudgetSplit
+    steps: tuple[Step, ...]
+    charged: Request | None = None
+    leads_to: str = THE_MEAN
+
+    def concentrated(self) -> Fraction | None:
+        return self.split.privacy_budget.total if self.split.concentrated else None
+
+    def is_adaptive(self) -> bool:
+        return bool(self.steps)
+
+    def dry_run(self, last: Callable[[Findings], object], *, users: float | None = None) -> None:
+        """Refuse, before anything is spent, what no draw could be released with.
+
+        `users` is how many to count on, where that is not what is public or planned for.
+
+        Raises:
+            InputError: why it could not, for a scale in the middle of the grid.
+        """
+        users = users or self.split.start.users or self.facts.planned_users
+        expected = self.split.expected(
+            users if self.split.has_enough_users(users) else self.split.least_users()
+        )
+        numbers = range(SHORTEST, len(LENGTHS), PER_OCTAVE)
+        refusals: list[Exception] = []
+        for number in sorted(numbers, key=lambda number: abs(2 * number - len(LENGTHS))):
+            found = replace(
+                expected,
+                cap=expected.cap or 1,
+                weight=max(expected.weight, expected.users or 1.0, 1.0),
+                lengths=(number,) * self.split.columns,
+                shares=(0.75,) * self.split.columns,
+                centers=(0.0,) * self.split.columns if self.split.seeks_center else (),
+            )
+            try:
+                for step in self.steps:
+                    if step.what == "bounds":
+                        found = step.learn(found, (0,) * self.split.columns)
+                last(found)
+            except (InputError, UnfitError) as refusal:
+                refusals.append(refusal)
+                if not self.split.seeks_scale:
+                    break
+            else:
+                return
+        raise InputError(str(refusals[0]))
+
+    def chain_steps(
+        self, table: PrivateTable, last: Callable[[Findings], OutputDistribution]
+    ) -> OutputDistribution:
+        """The steps on a table, then the output distribution that their findings lead to."""
+        return self._chain(self.steps, memoise(table), self.split.start, last)
+
+    def _chain(
+        self,
+        steps: Sequence[Step],
+        table: PrivateTable,
+        found: Findings,
+        last: Callable[[Findings], OutputDistribution],
+    ) -> OutputDistribution:
+        privacy_budget = self.split.privacy_budget
+        if not steps:
+            try:
+                rest = privacy_budget.claim(
+                    self.leads_to, privacy_budget.total - found.spent, delta=self.request.delta
+                )
+                return with_claim(last(found), rest)
+            except (InputError, UnfitError):
+                return _NOTHING
+        step, later = steps[0], steps[1:]
+        try:
+            cost = step.cost(found)
+            first = step.distribution(table, found)
+        except (InputError, UnfitError):
+            return _NOTHING
+        if get_claim(first) is None and not isinstance(first, Independent):
+            first = with_claim(first, privacy_budget.claim(step.what, cost))
+
+        def then(draw: Any) -> OutputDistribution:
+            try:
+                learned = step.learn(found, draw)
+            except (InputError, UnfitError):
+                return _NOTHING
+            return self._chain(later, table, learned, last)
+
+        return Staged(first=first, then=then)
+
+    def learned(self, draw: Any, last: Callable[[Findings], T]) -> StepResults[T]:
+        """What a draw says of the steps.
+
+        Raises:
+            NotReleased: the sample allows no release.
+        """
+        found = self.split.start
+        costs = []
+        try:
+            for step in self.steps:
+                step.cost(found)
+                (first, draw), before = draw, found.spent
+                found = step.learn(found, first)
+                costs.append((step.what, found.spent - before))
+            return StepResults(found=found, made=last(found), draw=draw, costs=tuple(costs))
+        except (InputError, UnfitError) as reason:
+            advice = self.split.help
+            if str(reason) == TIES:
+                advice = f"give {parameter('bounds')}, for a flag (0, 1)"
+            raise self.refusal(str(reason), advice) from None
+
+    def break_down_budget(self, learned: StepResults[Any]) -> tuple[BudgetEntry, ...]:
+        """What the steps cost, and what was left for that which they lead to."""
+        privacy_budget = self.split.privacy_budget
+        costs = [*learned.costs, (self.leads_to, privacy_budget.total - learned.found.spent)]
+        return privacy_budget.break_down_budget(costs, self.request.delta)
+
+    def refusal(self, reason: str, advice: str) -> NotReleased:
+        charged = self.charged or self.request
+        epsilon, delta = charged.epsilon, charged.delta
+        spent = f"epsilon = {epsilon:g}" + (f" and delta = {delta:g} are" if delta > 0 else " is")
+        return NotReleased(f"{reason}; {spent} spent; {advice}", epsilon=epsilon, delta=delta)
+
 
 # Bounds vary from draw to draw, and number of users and squares are noisy too: so much more was measured, on 300 to
 # 10,000 normal users.
@@ -27,24 +189,25 @@ _DRAWN_BOUNDS = 1.7
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
-    """The mean of values about which nothing need be known; what is known is public and saves budget.
+    """The mean without any parameter; what the caller states is public and saves budget.
 
-    Scale and center of the user means are found privately, then bounds that look at the tails on either side
+    Scale and center of the user means are found privately, then bounds from the tails on either side
     (`per="user"`), or a bound on what one user may add, whatever its number of records (`per="record"`). The rest of
     the budget pays for one clipped step from the center.
 
     Args:
         bounds: (low, high) of the values, for all columns or for each; None leaves an end open, as in (0, None).
-        threshold: how far from the center user means are taken as they are; then neither scale nor tails are sought.
-        scale: the standard deviation of user means, for all columns or for each; then no scale is sought.
+        threshold: how far from the center user means are taken as they are; then neither scale nor tails are
+        searched for.
+        scale: the standard deviation of user means, for all columns or for each; then no scale is searched for.
         radius: the center lies within this distance of 0; without it, within 10^9 scales.
-        record_cap: the most records a user counts for; without it every record counts, and what a user may add is
+        max_records: the most records a user counts for; without it every record counts, and what a user may add is
             bounded instead.
         hostile: the share of the users, up to 0.2, that may be malicious: so many cannot stretch the bounds.
         n_users: about how many users there are, for `add-remove`, which keeps it private; a wrong one costs accuracy.
 
     Formal guarantees:
-    - epsilon-DP for delta = 0, (epsilon, delta)-DP otherwise, for the neighbour relation of the request
+    - epsilon-DP for delta = 0, (epsilon, delta)-DP otherwise, for the neighbor relation of the request
       (proofs/adaptive.md, Theorem 1); what the steps spend adds up to no more;
     - too few users are refused from public numbers before anything is spent; where their number is private, the
       measured one decides, and the refusal is `NotReleased`;
@@ -52,41 +215,45 @@ class Adaptive:
       0 than 10^9 scales.
     """
 
-    bounds: OneOrTwoBounds | Sequence[OneOrTwoBounds] | None = None
+    bounds: PartialBounds | Sequence[PartialBounds] | None = None
     threshold: float | None = None
     scale: float | Sequence[float] | None = None
     radius: float | None = None
-    record_cap: int | None = None
+    max_records: int | None = None
     hostile: float | None = None
     n_users: int | None = None
     name = "adaptive"
 
     def __post_init__(self) -> None:
-        KnownValues.checked(self, columns=None)
+        ValueParameters.checked(self, columns=None)
 
     @classmethod
-    def from_known(cls, known: Known) -> Adaptive:
-        known.only(*(one.name for one in fields(cls)), of=cls.name)
-        return cls(**known.given_ones())
+    def from_parameters(cls, known: PublicParameters) -> Adaptive:
+        known.check_only(*(one.name for one in fields(cls)), of=cls.name)
+        return cls(**known.to_dict())
 
     def check(self, request: Request) -> None:
-        KnownValues.checked(self, columns=len(request.columns))
-        check_given_cap(self.record_cap, request)
-        if self.record_cap is not None and self.record_cap > LARGEST_TUNED_CAP:
-            raise InputError(f"record_cap may be at most {LARGEST_TUNED_CAP:,} here; lower it")
-        check_estimate(self.n_users, request)
+        ValueParameters.checked(self, columns=len(request.columns))
+        check_optional_max_records(self.max_records, request)
+        if self.max_records is not None and self.max_records > LARGEST_MAX_RECORDS:
+            raise InputError(
+                f"{parameter('max_records')} may be at most {LARGEST_MAX_RECORDS:,} here; lower it"
+            )
+        check_user_estimate(self.n_users, request)
 
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedAdaptive:
         self.check(request)
-        known = KnownValues.checked(self, columns=len(request.columns))
-        split = _less_noisy(
-            BudgetSplit(request=request, facts=facts, known=known, purse=Purse.pure(request.epsilon))
+        known = ValueParameters.checked(self, columns=len(request.columns))
+        split = choose_accounting(
+            BudgetSplit(
+                request=request, facts=facts, known=known, privacy_budget=PrivacyBudget.pure(request.epsilon)
+            )
         )
         prepared = PreparedAdaptive(
-            request=request, facts=facts, split=split, steps=tuple(steps_for(split, "mean"))
+            request=request, facts=facts, split=split, steps=tuple(plan_steps(split, "mean"))
         )
         refuse_too_few(split)
-        prepared.dry_run(prepared.last_step)
+        prepared.dry_run(prepared.clipped_step)
         return prepared
 
     def steps(
@@ -97,39 +264,41 @@ class Adaptive:
         split = BudgetSplit(
             request=request,
             facts=facts,
-            known=KnownValues.checked(self, columns=len(request.columns)),
-            purse=Purse.pure(request.epsilon),
+            known=ValueParameters.checked(self, columns=len(request.columns)),
+            privacy_budget=PrivacyBudget.pure(request.epsilon),
             groups=groups,
             changes=changes,
         )
         refuse_too_few(split)
         return PreparedSteps(
-            request=request, facts=facts, split=split, steps=tuple(steps_for(split, purpose))
+            request=request, facts=facts, split=split, steps=tuple(plan_steps(split, purpose))
         )
 
 
 def refuse_too_few(split: BudgetSplit) -> None:
-    """InputError where public numbers say that the steps cannot find what is not known."""
-    needed = split.users_needed()
-    if not split.enough(needed):
-        raise InputError(f"epsilon is too small to find what is not known; raise it, or {split.help}")
-    if split.start.users is not None and not split.enough(split.start.users):
-        there = "there are" if split.facts.n_users is not None else "n_users expects"
+    """Raise InputError where public numbers show too few users for the private steps."""
+    needed = split.least_users()
+    if not split.has_enough_users(needed):
         raise InputError(
-            f"to find what is not known takes about {needed:,} users here, but {there} "
+            f"{parameter('epsilon')} is too small to estimate the bounds privately; raise it, or {split.help}"
+        )
+    if split.start.users is not None and not split.has_enough_users(split.start.users):
+        there = "there are" if split.facts.n_users is not None else f"{parameter('n_users')} expects"
+        raise InputError(
+            f"estimating the bounds privately takes about {needed:,} users here, but {there} "
             f"{split.start.users:,.0f}; {split.help}"
         )
 
 
-def _less_noisy(pure: BudgetSplit) -> BudgetSplit:
+def choose_accounting(pure: BudgetSplit) -> BudgetSplit:
     """The split in whose accounting less noise is to be expected, from public numbers alone."""
     request = pure.request
     if request.delta == 0.0:
         return pure
-    purse = Purse.concentrated(request.epsilon, request.delta)
-    if purse.total <= 0:
+    privacy_budget = PrivacyBudget.concentrated(request.epsilon, request.delta)
+    if privacy_budget.total <= 0:
         return pure
-    concentrated = replace(pure, purse=purse)
+    concentrated = replace(pure, privacy_budget=privacy_budget)
     users = pure.start.users or float(pure.facts.planned_users)
     return min((pure, concentrated), key=lambda split: split.expected_noise(users))
 
@@ -138,8 +307,8 @@ def _less_noisy(pure: BudgetSplit) -> BudgetSplit:
 class PreparedAdaptive(PreparedSteps, Prepared):
     """The steps, and the mean that they lead to."""
 
-    def noise_for(self, scale: float) -> float:
-        """The standard deviation of the noise of a column, if user means have this one; for predictions.
+    def predicted_noise_at(self, scale: float) -> tuple[float, ...]:
+        """The standard deviation of the noise of each column, for user means whose standard deviation is `scale`.
 
         Raises:
             InputError: users are too few to expect a release.
@@ -149,34 +318,34 @@ class PreparedAdaptive(PreparedSteps, Prepared):
             width = self.split.known.threshold or self.split.expected_width(users) * scale
             noise = self.split.expected_noise(users)
         except UnfitError as reason:
-            raise InputError(f"{reason}; about {self.split.users_needed():,} are needed") from None
+            raise InputError(f"{reason}; about {self.split.least_users():,} are needed") from None
         if self.split.bounds_known:
             raise InputError("bounds are known; see 'clipped'")
         if math.isinf(noise):
-            raise InputError(f"about {self.split.users_needed():,} users are needed")
-        return _DRAWN_BOUNDS * noise * width
+            raise InputError(f"about {self.split.least_users():,} users are needed")
+        return (_DRAWN_BOUNDS * noise * width,) * self.split.columns
 
     def users_to_audit(self) -> int:
-        needed = self.split.users_needed()
+        needed = self.split.least_users()
         if self.split.seeks_scale:  # so many that there is a search beyond ties
-            needed = max(needed, least_users(self.split.looks_beyond_ties))
+            needed = max(needed, find_least_users(self.split.can_search_beyond_ties))
         return math.ceil(1.3 * needed)
 
-    def law(self, table: PrivateTable) -> Law:
-        return self.after_steps(table, lambda found: self.last_step(found).law(table))
+    def distribution(self, table: PrivateTable) -> OutputDistribution:
+        return self.chain_steps(table, lambda found: self.clipped_step(found).distribution(table))
 
-    def last_step(self, found: Found) -> PreparedLastStep:
-        return PreparedLastStep.prepare(self.split, found)
+    def clipped_step(self, found: Findings) -> PreparedClippedStep:
+        return PreparedClippedStep.prepare(self.split, found)
 
     def outcome(self, draw: object) -> Outcome:
-        learned = self.learned(draw, self.last_step)
+        learned = self.learned(draw, self.clipped_step)
         outcome = learned.made.outcome(learned.draw)
-        if learned.made.at_an_end(learned.draw):
+        if learned.made.is_at_bound(learned.draw):
             raise self.refusal(
                 "the mean was not found, it may lie further from 0 than radius", self.split.help
             )
         return replace(
             outcome,
             parameters={**outcome.parameters, **learned.found.parameters()},
-            spent=self.account(learned),
+            budget_breakdown=self.break_down_budget(learned),
         )

@@ -1,98 +1,104 @@
-"""The steps of `adaptive`: each turns private data and what was found before into a law, and a draw into what is found.
+"""The private steps of `adaptive`, in the order in which they run.
 
-What a step may spend follows from public numbers and from what was found before, so neighbours agree on it. A step
-serves all columns at once.
+Each step makes an output distribution from the private table and the findings so far, and turns a sample of it into new
+findings. What a step may cost follows from public numbers and earlier findings, so neighboring data sets agree on it.
+One step serves all columns.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hubermean.exact import rounded_means
-from hubermean.laws import Independent, Law, NoisySum, Uniform, claiming
-from hubermean.mechanisms.adaptive.last_step import AllSums, ClippedSum, clipped_sum, step_noise
-from hubermean.mechanisms.adaptive.split import TIES, BudgetSplit, Found, UnfitError
-from hubermean.mechanisms.adding_parts import added_up
-from hubermean.mechanisms.protocol import Request
-from hubermean.mechanisms.side_by_side import side_by_side
-from hubermean.mechanisms.weights import weighing_counts
-from hubermean.noise import NoiseLaw
-from hubermean.privacy import laplace_scale
-from hubermean.tuning import (
-    CAPS,
-    DISTANCES,
-    SHORTEST,
-    Census,
-    CenterSearch,
-    HeldLine,
-    OwnLine,
-    RankSearch,
-    RoundedLine,
-    ScaleSearch,
-    TailSearch,
-    Windows,
-    beyond_distances,
-    line_of,
+from hubermean.accounting.discrete import laplace_scale
+from hubermean.data.user_table import PrivateTable, UserTable
+from hubermean.distributed.queries import run_batched, sum_over_partitions
+from hubermean.distributions.output import (
+    Independent,
+    NoiseDistribution,
+    NoisySum,
+    OutputDistribution,
+    Uniform,
+    with_claim,
 )
-from hubermean.user_table import PrivateTable, UserTable
+from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
+from hubermean.mechanisms.adaptive.clipped_step import (
+    ClippedSum,
+    ColumnSums,
+    choose_step_noise,
+    plan_clipped_sum,
+)
+from hubermean.mechanisms.adaptive.parameters import TIES, Findings, UnfitError
+from hubermean.mechanisms.contributions import countable_records
+from hubermean.searches.bounds import (
+    DISTANCES,
+    MAX_RECORDS_GRID,
+    CappedRecords,
+    MeansBeyond,
+    RankSearch,
+    TailSearch,
+    beyond_distances,
+    count_beyond,
+    count_records,
+)
+from hubermean.searches.location import SHORTEST, CenterSearch, GridPositions, ScaleSearch
+from hubermean.searches.positions import MeanPositions, locate_users, select_usable
+from hubermean.types.request import Request
 
-Floats = NDArray[np.float64]
 Purpose = Literal["mean", "groups", "count"]
 """What the steps are for: one mean, the means of groups under common bounds, or a count of records."""
 
 
-# Of the cap: by so much users with more records exceed it on average, or so it is expected.
+# Users beyond the contribution bound are expected to exceed it by this part of it, on average.
 _EXCESS = 0.25
-_FAR_BEYOND = 4  # caps: users with more records are counted apart
-_FAR_NATS = 3.5  # over epsilon: so many of them are more than noise
+_FAR_BEYOND = 4  # times the contribution bound: users with more records are counted separately
+_FAR_NATS = 3.5  # over epsilon: more such users than noise alone would show
 
 
 class Step(Protocol):
-    """One private question; `what` names it in the budget breakdown of the release."""
+    """One private step; `what` names it in the budget breakdown of the release."""
 
     @property
     def what(self) -> str: ...
 
-    def cost(self, found: Found) -> Fraction:
-        """What it costs after what was found: booked, and claimed of its law.
+    def cost(self, found: Findings) -> Fraction:
+        """Return the cost of the step after these findings, as charged and as claimed of its distribution.
 
-        InputError or UnfitError where it cannot be asked.
+        Raises InputError or UnfitError where the step cannot run.
         """
 
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        """The law of its answer."""
+    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+        """Return the output distribution of the step."""
 
-    def learn(self, found: Found, draw: Any) -> Found:
-        """What is found with this answer. InputError or UnfitError where it leads nowhere."""
+    def learn(self, found: Findings, draw: Any) -> Findings:
+        """Return the findings with this sample. Raises InputError or UnfitError where it allows no release."""
 
 
-def steps_for(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
-    """What is sought, in order."""
+def plan_steps(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
+    """Yield the steps that the request needs, in order."""
     if split.counts_users():
         yield CountUsers(split)
     if purpose != "mean":
         if split.start.cap is None:
-            yield ChooseCap(split)
+            yield ChooseContributionBound(split)
         if purpose == "count":
             return
     if split.seeks_scale:
         yield ChooseScales(split)
-        yield LookBeyondTies(split)
+        yield ChooseScalesBeyondTies(split)
     if split.seeks_center:
         yield ChooseCenters(split)
     if purpose == "mean" and split.request.per == "record" and not split.weight_is_public:
         by_rank = split.start.cap is None and not split.caps_weights
         if split.start.cap is None:
-            yield ChooseRankCap(split) if by_rank else ChooseCap(split)
+            yield ChooseRankBound(split) if by_rank else ChooseContributionBound(split)
         yield MeasureWeightApart(split) if by_rank else MeasureWeight(split)
     if split.by_influence:
         yield ChooseInfluence(split)
@@ -109,16 +115,18 @@ class CountUsers:
     what = "number of users"
 
     @property
-    def noise(self) -> NoiseLaw:
-        return NoiseLaw(kind="laplace", scale=laplace_scale(self.split.count_epsilon(), sensitivity=1))
+    def noise(self) -> NoiseDistribution:
+        return NoiseDistribution(
+            kind="laplace", scale=laplace_scale(self.split.count_epsilon(), sensitivity=1)
+        )
 
-    def cost(self, found: Found) -> Fraction:
-        return self.split.purse.of_noise(Fraction(self.split.count_epsilon()))
+    def cost(self, found: Findings) -> Fraction:
+        return self.split.privacy_budget.cost_of_noise(Fraction(self.split.count_epsilon()))
 
-    def law(self, table: PrivateTable, found: Found) -> NoisySum:
-        return NoisySum(position=[census_of(table).users], noise=self.noise)
+    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
+        return NoisySum(position=[count_records(table).users], noise=self.noise)
 
-    def learn(self, found: Found, draw: list[int]) -> Found:
+    def learn(self, found: Findings, draw: list[int]) -> Findings:
         users, stddev = float(max(draw[0], 0)), self.noise.stddev
         learned = replace(
             found,
@@ -133,99 +141,103 @@ class CountUsers:
 
 
 @dataclass(frozen=True)
-class ChooseCap:
+class ChooseContributionBound:
     """The contribution bound: the largest weight of a user, where numbers of records are private."""
 
     split: BudgetSplit
-    what = "record cap"
+    what = "contribution bound"
 
-    def cost(self, found: Found) -> Fraction:
-        return self.split.purse.of_choice(self.split.share_cap_search(found).epsilon)
+    def cost(self, found: Findings) -> Fraction:
+        return self.split.privacy_budget.cost_of_selection(
+            self.split.contribution_bound_search(found).epsilon
+        )
 
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        search = self.split.share_cap_search(found)
-        return search.law(census_of(table), concentrated=self.split.concentrated)
+    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+        search = self.split.contribution_bound_search(found)
+        return search.distribution(count_records(table), concentrated=self.split.concentrated)
 
-    def learn(self, found: Found, draw: int) -> Found:
-        return replace(found, spent=found.spent + self.cost(found), cap=int(CAPS[draw]))
+    def learn(self, found: Findings, draw: int) -> Findings:
+        return replace(found, spent=found.spent + self.cost(found), cap=int(MAX_RECORDS_GRID[draw]))
 
 
-class ChooseRankCap(ChooseCap):
+class ChooseRankBound(ChooseContributionBound):
     """A contribution bound that few users exceed: it bounds nothing but the noise of the sum of weights."""
 
-    def cost(self, found: Found) -> Fraction:
-        return self.split.purse.of_choice(self.split.rank_cap_search(found).epsilon)
+    def cost(self, found: Findings) -> Fraction:
+        return self.split.privacy_budget.cost_of_selection(self.split.rank_bound_search(found).epsilon)
 
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        search, above = self.split.rank_cap_search(found), census_of(table).above
-        return search.law(above, CAPS.astype(np.float64), concentrated=self.split.concentrated)
+    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+        search, above = self.split.rank_bound_search(found), count_records(table).above
+        return search.distribution(
+            above, MAX_RECORDS_GRID.astype(np.float64), concentrated=self.split.concentrated
+        )
 
-    def learn(self, found: Found, draw: int) -> Found:
-        beyond = self.split.rank_cap_search(found).expected_beyond
+    def learn(self, found: Findings, draw: int) -> Findings:
+        beyond = self.split.rank_bound_search(found).expected_beyond
         return replace(super().learn(found, draw), beyond_cap=beyond)
 
 
 @dataclass(frozen=True)
 class MeasureWeight:
-    """The weight of all users: their records, of each no more than the cap."""
+    """The total weight: the records of all users, each user counted up to the contribution bound."""
 
     split: BudgetSplit
     what = "weight of all users"
 
-    def _noise(self, found: Found) -> NoiseLaw:
+    def _noise(self, found: Findings) -> NoiseDistribution:
         assert found.cap is not None
         return self._laplace(found, found.cap)
 
-    def _laplace(self, found: Found, sensitivity: int) -> NoiseLaw:
+    def _laplace(self, found: Findings, sensitivity: int) -> NoiseDistribution:
         scale = laplace_scale(self.split.weight_epsilon(found), sensitivity=sensitivity)
-        return NoiseLaw(kind="laplace", scale=scale)
+        return NoiseDistribution(kind="laplace", scale=scale)
 
-    def cost(self, found: Found) -> Fraction:
-        return self.split.purse.of_noise(Fraction(self.split.weight_epsilon(found)))
+    def cost(self, found: Findings) -> Fraction:
+        return self.split.privacy_budget.cost_of_noise(Fraction(self.split.weight_epsilon(found)))
 
-    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
         assert found.cap is not None
-        where = np.flatnonzero(found.cap == CAPS)
+        where = np.flatnonzero(found.cap == MAX_RECORDS_GRID)
         if len(where):  # known from the same pass as the number of users
-            weight = int(census_of(table).weights[where[0]])
+            weight = int(count_records(table).weights[where[0]])
         else:
-            ((weight,),) = added_up(table, CappedRecords(found.cap))
+            ((weight,),) = sum_over_partitions(table, CappedRecords(found.cap))
         return NoisySum(position=[weight], noise=self._noise(found))
 
-    def learn(self, found: Found, draw: list[int]) -> Found:
+    def learn(self, found: Findings, draw: list[int]) -> Findings:
         noise = self._noise(found)
         if draw[0] <= 2.0 * noise.stddev:
-            raise UnfitError("there are too few records beside the noise that hides the heaviest user")
+            raise UnfitError("there are too few records compared with the noise that hides the heaviest user")
         return replace(
             found, spent=found.spent + self.cost(found), weight=float(draw[0]), weight_stddev=noise.stddev
         )
 
 
 class MeasureWeightApart(MeasureWeight):
-    """The same for a cap that some users exceed; those with far more records are counted, beside the weight of others.
+    """The total weight under a bound that some users exceed; users far beyond it are counted separately.
 
-    A user is in one of the two numbers, so under `add-remove` the second costs nothing.
+    A user enters one of the two numbers, so under `add-remove` the second costs nothing.
     """
 
-    def _noises(self, found: Found) -> list[NoiseLaw]:
+    def _noises(self, found: Findings) -> list[NoiseDistribution]:
         assert found.cap is not None
-        # Who is replaced may leave the one number for the other: two thirds of the loss are for the weight.
+        # A replaced user may move from one number to the other: two thirds of the loss are for the weight.
         weight, far = (found.cap, 1) if self.split.one_way else ((3 * found.cap + 1) // 2, 3)
         return [self._laplace(found, weight), self._laplace(found, far)]
 
-    def law(self, table: PrivateTable, found: Found) -> NoisySum:
+    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
         assert found.cap is not None
-        census = census_of(table)
-        at, far = np.searchsorted(CAPS, [found.cap, _FAR_BEYOND * found.cap])
-        beyond = int(census.above[far]) if far < len(CAPS) else 0
-        weight = int(census.weights[at]) - beyond * found.cap
+        histogram = count_records(table)
+        at, far = np.searchsorted(MAX_RECORDS_GRID, [found.cap, _FAR_BEYOND * found.cap])
+        beyond = int(histogram.above[far]) if far < len(MAX_RECORDS_GRID) else 0
+        weight = int(histogram.weights[at]) - beyond * found.cap
         return NoisySum(position=[weight, beyond], noise=self._noises(found))
 
-    def learn(self, found: Found, draw: list[int]) -> Found:
+    def learn(self, found: Findings, draw: list[int]) -> Findings:
         assert found.cap is not None
         of_weight, of_far = self._noises(found)
         if draw[0] <= 2.0 * of_weight.stddev:
-            raise UnfitError("there are too few records beside the noise that hides the heaviest user")
+            raise UnfitError("there are too few records compared with the noise that hides the heaviest user")
         excess = _EXCESS * found.beyond_cap * found.cap  # a guess, and so as uncertain as it is large
         weight = draw[0] + excess
         users = max(found.users or 1.0, 1.0)
@@ -241,7 +253,7 @@ class MeasureWeightApart(MeasureWeight):
 
 @dataclass(frozen=True)
 class _EachColumn(ABC):
-    """A search in every column, drawn independently, each at a cost of its own."""
+    """One search per column, sampled independently, each at its own cost."""
 
     split: BudgetSplit
 
@@ -250,29 +262,29 @@ class _EachColumn(ABC):
     def what(self) -> str: ...
 
     @abstractmethod
-    def search(self, column: int, found: Found) -> Any:
-        """With the `epsilon` that it costs. InputError or UnfitError where there is none."""
+    def search(self, column: int, found: Findings) -> Any:
+        """Return the search with its `epsilon`. Raises InputError or UnfitError where there is none."""
 
     @abstractmethod
-    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
-        """The law of what the search finds."""
+    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
+        """Return the output distribution of the search."""
 
-    def columns(self, found: Found) -> Sequence[int]:
+    def columns(self, found: Findings) -> Sequence[int]:
         return range(self.split.columns)
 
-    def _cost(self, column: int, found: Found) -> Fraction:
-        return self.split.purse.of_choice(self.search(column, found).epsilon)
+    def _cost(self, column: int, found: Findings) -> Fraction:
+        return self.split.privacy_budget.cost_of_selection(self.search(column, found).epsilon)
 
-    def cost(self, found: Found) -> Fraction:
+    def cost(self, found: Findings) -> Fraction:
         return sum((self._cost(column, found) for column in self.columns(found)), Fraction(0))
 
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        """Over partitions all columns are asked in the same passes."""
+    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+        """Return the joint distribution; over partitions all columns share the same passes."""
         columns = self.columns(found)
-        laws = side_by_side(table, [partial(self.of_column, column, found) for column in columns])
+        distributions = run_batched(table, [partial(self.of_column, column, found) for column in columns])
         made = [
-            claiming(law, self.split.purse.claim(self.what, self._cost(column, found)))
-            for law, column in zip(laws, columns, strict=True)
+            with_claim(distribution, self.split.privacy_budget.claim(self.what, self._cost(column, found)))
+            for distribution, column in zip(distributions, columns, strict=True)
         ]
         return made[0] if len(made) == 1 else Independent(parts=made)
 
@@ -282,44 +294,44 @@ class ChooseScales(_EachColumn):
 
     what = "scale of user means"
 
-    def search(self, column: int, found: Found) -> ScaleSearch:
+    def search(self, column: int, found: Findings) -> ScaleSearch:
         return self.split.scale_search(found)
 
-    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
-        line = line_of(table, MeansOnLine(column))
-        return self.search(column, found).law(line, concentrated=self.split.concentrated)
+    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
+        positions = locate_users(table, MeanPositions(column))
+        return self.search(column, found).distribution(positions, concentrated=self.split.concentrated)
 
-    def learn(self, found: Found, draw: Any) -> Found:
+    def learn(self, found: Findings, draw: Any) -> Findings:
         share = self.split.scale_search(found).share
         return replace(
             found,
             spent=found.spent + self.cost(found),
-            lengths=by_column(draw),
+            lengths=split_by_column(draw),
             shares=(share,) * self.split.columns,
         )
 
 
-class LookBeyondTies(ChooseScales):
-    """Once more for a larger share, at a cost of its own, in columns where users tie and no scale was found."""
+class ChooseScalesBeyondTies(ChooseScales):
+    """A second search, for a larger share and at its own cost, in columns where users tie and no scale was found."""
 
     what = "scale beyond ties"
 
-    def search(self, column: int, found: Found) -> ScaleSearch:
+    def search(self, column: int, found: Findings) -> ScaleSearch:
         return self.split.ties_search(found)
 
-    def columns(self, found: Found) -> Sequence[int]:
+    def columns(self, found: Findings) -> Sequence[int]:
         return [column for column, length in enumerate(found.lengths) if length < SHORTEST]
 
-    def law(self, table: PrivateTable, found: Found) -> Law:
-        return super().law(table, found) if self.columns(found) else Uniform(limit=1)
+    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+        return super().distribution(table, found) if self.columns(found) else Uniform(limit=1)
 
-    def learn(self, found: Found, draw: Any) -> Found:
+    def learn(self, found: Findings, draw: Any) -> Findings:
         tied = self.columns(found)
         if not tied:
             return found
         share = self.split.ties_search(found).share
         lengths, shares = list(found.lengths), list(found.shares)
-        for column, length in zip(tied, by_column(draw), strict=True):
+        for column, length in zip(tied, split_by_column(draw), strict=True):
             if length < SHORTEST:
                 raise UnfitError(TIES)
             lengths[column], shares[column] = length, share
@@ -333,21 +345,19 @@ class ChooseCenters(_EachColumn):
 
     what = "center of user means"
 
-    def search(self, column: int, found: Found) -> CenterSearch:
+    def search(self, column: int, found: Findings) -> CenterSearch:
         return self.split.center_search(column, found)
 
-    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
         search = self.search(column, found)
-        return search.law(line_of(table, PositionsOnLine(column, search.windows)))
+        return search.distribution(locate_users(table, GridPositions(column, search.windows)))
 
-    def learn(self, found: Found, draw: Any) -> Found:
+    def learn(self, found: Findings, draw: Any) -> Findings:
         centers = []
-        for column, number in enumerate(by_column(draw)):
+        for column, number in enumerate(split_by_column(draw)):
             windows = self.search(column, found).windows
             if number in (0, windows.count - 1):  # the values may lie anywhere beyond
-                raise UnfitError(
-                    "the values lie further from 0 than radius, or than a thousand million scales"
-                )
+                raise UnfitError("the values lie further from 0 than radius, or than 10^9 times their scale")
             centers.append(windows.middle(number))
         return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
 
@@ -357,18 +367,18 @@ class ChooseTails(_EachColumn):
 
     what = "bounds"
 
-    def search(self, column: int, found: Found) -> TailSearch:
+    def search(self, column: int, found: Findings) -> TailSearch:
         return self.split.tail_search(column, found)
 
-    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
         center, unit = self.split.center(column, found), self.split.unit(column, found)
-        above, below = _beyond(table, MeansBeyond(column, center, unit))
-        return self.search(column, found).law(above, below, concentrated=self.split.concentrated)
+        above, below = count_beyond(table, MeansBeyond(column, center, unit))
+        return self.search(column, found).distribution(above, below, concentrated=self.split.concentrated)
 
-    def learn(self, found: Found, draw: Any) -> Found:
+    def learn(self, found: Findings, draw: Any) -> Findings:
         tails = tuple(
             self.split.tail(column, found, self.search(column, found).found(number))
-            for column, number in enumerate(by_column(draw))
+            for column, number in enumerate(split_by_column(draw))
         )
         return replace(found, spent=found.spent + self.cost(found), tails=tails)
 
@@ -378,19 +388,23 @@ class ChooseInfluence(_EachColumn):
 
     what = "influence bound"
 
-    def search(self, column: int, found: Found) -> RankSearch:
+    def search(self, column: int, found: Findings) -> RankSearch:
         return self.split.influence_search(found)
 
-    def of_column(self, column: int, found: Found, table: PrivateTable) -> Law:
+    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
         center, unit = self.split.center(column, found), self.split.influence_unit(column, found)
         cap, clamp = self.split.weight_cap(found), self.split.clamp(column, found)
-        above, below = _beyond(table, InfluenceBeyond(self.split.request, column, center, unit, cap, clamp))
-        return self.search(column, found).law(above + below, DISTANCES, concentrated=self.split.concentrated)
+        above, below = count_beyond(
+            table, InfluenceBeyond(self.split.request, column, center, unit, cap, clamp)
+        )
+        return self.search(column, found).distribution(
+            above + below, DISTANCES, concentrated=self.split.concentrated
+        )
 
-    def learn(self, found: Found, draw: Any) -> Found:
+    def learn(self, found: Findings, draw: Any) -> Findings:
         tails = tuple(
             self.split.influence_tail(column, found, float(DISTANCES[number]))
-            for column, number in enumerate(by_column(draw))
+            for column, number in enumerate(split_by_column(draw))
         )
         return replace(found, spent=found.spent + self.cost(found), tails=tails)
 
@@ -402,9 +416,9 @@ class MoveCenters:
     split: BudgetSplit
     what = "first step"
 
-    def _sums(self, found: Found) -> tuple[ClippedSum, ...]:
+    def _sums(self, found: Findings) -> tuple[ClippedSum, ...]:
         return tuple(
-            clipped_sum(
+            plan_clipped_sum(
                 self.split,
                 found,
                 column,
@@ -415,19 +429,21 @@ class MoveCenters:
             for column in range(self.split.columns)
         )
 
-    def _noises(self, found: Found) -> list[NoiseLaw]:
+    def _noises(self, found: Findings) -> list[NoiseDistribution]:
         epsilon = self.split.first_step_epsilon(found)
-        return [step_noise(epsilon, own) for own in self._sums(found)]
+        return [choose_step_noise(epsilon, own) for own in self._sums(found)]
 
-    def cost(self, found: Found) -> Fraction:
+    def cost(self, found: Findings) -> Fraction:
         self._noises(found)
-        return self.split.columns * self.split.purse.of_noise(Fraction(self.split.first_step_epsilon(found)))
+        return self.split.columns * self.split.privacy_budget.cost_of_noise(
+            Fraction(self.split.first_step_epsilon(found))
+        )
 
-    def law(self, table: PrivateTable, found: Found) -> NoisySum:
-        terms = added_up(table, AllSums(self._sums(found)))
+    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
+        terms = sum_over_partitions(table, ColumnSums(self._sums(found)))
         return NoisySum(position=[term[0] for term in terms], noise=self._noises(found))
 
-    def learn(self, found: Found, draw: list[int]) -> Found:
+    def learn(self, found: Findings, draw: list[int]) -> Findings:
         centers = []
         for column, (own, noisy) in enumerate(zip(self._sums(found), draw, strict=True)):
             unit = float(own.grid.spacing)
@@ -439,86 +455,9 @@ class MoveCenters:
         return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
 
 
-def by_column(draw: Any) -> tuple[int, ...]:
+def split_by_column(draw: Any) -> tuple[int, ...]:
     """A draw of an `_EachColumn`, column by column."""
     return draw if isinstance(draw, tuple) else (draw,)
-
-
-# --- what parts of a table are asked ----------------------------------------------------------------------------------
-
-
-def census_of(table: PrivateTable) -> Census:
-    """How many records users have."""
-
-    def made() -> Census:
-        return Census.together(table.each_part(_census))
-
-    return table.keep("census", made) if isinstance(table, UserTable) else made()
-
-
-def _census(part: UserTable) -> Census:
-    return Census.of(part.counts)
-
-
-def _beyond(table: PrivateTable, look: Callable[[UserTable], Any]) -> tuple[Any, Any]:
-    parts = table.each_part(look)
-    above, below = zip(*parts, strict=True)
-    return np.sum(above, axis=0, dtype=np.int64), np.sum(below, axis=0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class CappedRecords:
-    """The records of all users, of each no more than the cap."""
-
-    cap: int
-
-    def __call__(self, part: UserTable) -> list[list[int]]:
-        # Each is at most 2^32, so that the sum of a thousand million fits.
-        return [[int(np.minimum(part.counts, self.cap).sum())]]
-
-
-@dataclass(frozen=True)
-class MeansOnLine:
-    """Users with usable records at their means, as floats."""
-
-    column: int
-
-    def __call__(self, part: UserTable) -> HeldLine:
-        return part.keep(self, lambda: HeldLine(_usable(part, part.column_means(self.column))))
-
-
-@dataclass(frozen=True)
-class PositionsOnLine:
-    """Users with usable records at their means on the grid of windows."""
-
-    column: int
-    windows: Windows
-
-    def __call__(self, part: UserTable) -> OwnLine:
-        exponent, reach = self.windows.exponent, self.windows.reach
-
-        def one_by_one() -> HeldLine:
-            sums = part.sums[self.column]
-            positions = rounded_means(sums, part.counts, exponent=exponent, low=-reach, high=reach)
-            return HeldLine(_usable(part, positions))
-
-        if not part.means_are_close(self.column):
-            return one_by_one()
-        means = MeansOnLine(self.column)(part)
-        return RoundedLine(means, exponent=exponent, reach=reach, one_by_one=one_by_one)
-
-
-@dataclass(frozen=True)
-class MeansBeyond:
-    """How many user means lie beyond each distance from the center."""
-
-    column: int
-    center: float
-    unit: float
-
-    def __call__(self, part: UserTable) -> tuple[Any, Any]:
-        # A difference keeps the order, whatever it rounds.
-        return beyond_distances(MeansOnLine(self.column)(part).ascending - self.center, self.unit)
 
 
 @dataclass(frozen=True)
@@ -533,22 +472,16 @@ class InfluenceBeyond:
     bounds: tuple[float | None, float | None]
 
     def __call__(self, part: UserTable) -> tuple[Any, Any]:
-        weights = weighing_counts(part, self.request)
+        weights = countable_records(part, self.request)
         if self.cap is not None:
             weights = np.minimum(weights, self.cap)
-        deviations = _usable(part, part.column_means(self.column))
+        deviations = select_usable(part, part.column_means(self.column))
         low, high = self.bounds
         if low is not None or high is not None:
             deviations = np.clip(deviations, low, high)
         deviations = deviations - self.center
         # In place: to be given memory takes longer than to fill it.
         with np.errstate(over="ignore"):
-            deviations *= _usable(part, weights)
+            deviations *= select_usable(part, weights)
         deviations.sort()
         return beyond_distances(deviations, self.unit)
-
-
-def _usable(table: UserTable, numbers: NDArray[Any]) -> NDArray[Any]:
-    """What belongs to users with usable records."""
-    # Most often all have some, and nothing need be copied.
-    return numbers if table.counts.all() else numbers[table.counts > 0]

@@ -1,0 +1,1 @@
+"""Error of releases beside the non-private mean, and under attack."""

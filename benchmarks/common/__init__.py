@@ -1,0 +1,1 @@
+"""What benchmarks share: files, interleaved runs, pages."""

@@ -1,0 +1,1 @@
+"""Accuracy beside other libraries, each in an environment of its own."""

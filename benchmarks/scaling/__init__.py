@@ -1,0 +1,1 @@
+"""Time and memory against users and columns."""

@@ -1,0 +1,1 @@
+"""Speed of reading, releasing and accounting beside plain engines."""

@@ -1,0 +1,30 @@
+"""One of `engines.py` alone in a process, on a whole file, in the manner of the peers' runners.
+
+`options`: `engine`; `columns`, where there are several; `small`, a file of which the same is asked first, so that what
+is kept from the first question on is there and does not count as memory of the question; `told_bounds`, whether
+hubermean is told the bounds of user means; and what else it is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from peers.runners.whole_file import Load, Release, Work, nothing_to_load, serve
+from speed.engines import ENGINES, Question
+
+
+def start(work: Work) -> tuple[Load, Release]:
+    told = dict(work.options)
+    engine, small = ENGINES[told.pop("engine")], told.pop("small", None)
+    columns = told.pop("columns", [work.value])
+    if told.pop("told_bounds", False):
+        told["bounds"] = (work.mean_low, work.mean_high)
+    asked = Question(path=work.path, user=work.user, columns=columns, threads=work.threads, **told)
+    if small:
+        engine(replace(asked, path=small))()
+    job = engine(asked)
+    return nothing_to_load, lambda _: job()[0]
+
+
+if __name__ == "__main__":
+    serve(start, packages=("hubermean", "duckdb", "polars"))

@@ -1,0 +1,441 @@
+"""The public functions `mean`, `count` and `mean_of_user_means`.
+
+Each checks its arguments, resolves the mechanism from public parameters, and hands both to the release path. Keywords
+beyond the request itself are the fields of `PublicParameters`, `ReadOptions` and `LedgerOptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, Unpack, overload
+
+from numpy.typing import ArrayLike
+
+from hubermean.data.user_table import UserTable, pad_users
+from hubermean.errors import InputError, parameter
+from hubermean.ingest.reading import ReadRequest
+from hubermean.ingest.vectors import VectorFile
+from hubermean.ledger.entries import Question
+from hubermean.mechanisms.base import Mechanism
+from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
+from hubermean.mechanisms.registry import resolve_mechanism
+from hubermean.noise.system import SystemNoise
+from hubermean.release.charging import LedgerCharge, LedgerKeywords, LedgerOptions
+from hubermean.release.grouped import Grouping, release_groups
+from hubermean.release.path import (
+    NOT_CHARGED,
+    check_n_users,
+    release_data,
+    release_user_table,
+    release_vectors,
+)
+from hubermean.release.question import describe_question
+from hubermean.types.options import (
+    EngineKeywords,
+    EngineOptions,
+    PublicKeywords,
+    PublicParameters,
+    ReadKeywords,
+    ReadOptions,
+    check_keywords,
+    select_keywords,
+    show_keywords,
+)
+from hubermean.types.release import Release
+from hubermean.types.release_table import ReleaseTable
+from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, Request, column_names
+
+
+class MeanKeywords(PublicKeywords, ReadKeywords, LedgerKeywords, total=False):
+    """The optional keywords of `mean`."""
+
+
+class CountKeywords(EngineKeywords, LedgerKeywords, total=False):
+    """The optional keywords of `count`, beside `max_records` and `n_users`."""
+
+
+class UserMeansKeywords(PublicKeywords, LedgerKeywords, total=False):
+    """The optional keywords of `mean_of_user_means`."""
+
+
+@overload
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: None = None,
+    keys: None = None,
+    max_groups: int = 1,
+    per: Per = "record",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    **options: Unpack[MeanKeywords],
+) -> Release: ...
+
+
+@overload
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: str | Sequence[str],
+    keys: Any = None,
+    max_groups: int = 1,
+    per: Per = "record",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    **options: Unpack[MeanKeywords],
+) -> ReleaseTable: ...
+
+
+@show_keywords(PublicParameters, ReadOptions, LedgerOptions)
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int = 1,
+    per: Per = "record",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    **options: Unpack[MeanKeywords],
+) -> Release | ReleaseTable:
+    """Release the mean of one or more columns with differential privacy for whole users.
+
+    Args:
+        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow,
+            DuckDB or PySpark frame.
+        user: the column or columns that identify a user.
+        value: the column or columns to average.
+        epsilon: the privacy budget of this release; larger means less noise and a weaker guarantee.
+        delta: the second part of the budget; 0, the default, is pure differential privacy.
+        by: the column or columns that name a record's group, for one mean per group: integers, text, booleans or
+            dates. A record without a group counts in none.
+        keys: the groups, if they are public: a list (of tuples for several columns), or a mapping from each column to
+            its values, for all combinations. Without it, groups are selected privately: those with enough users appear,
+            which needs delta > 0 and uses a fifth of epsilon.
+        max_groups: the most groups that a user counts in. A user with records in more groups keeps this many, chosen
+            by a rule that depends on that user alone. The budget of a group is divided by it, and by two unless
+            `neighbors="add-remove"`.
+        per: "record" for the mean over records, where a user's influence is bounded, not its number of records; "user"
+            for the mean of user means.
+        neighbors: the change of the data that the release hides. "add-remove", the default: one user is in the data or
+            not, and the number of users is private. "replace-user": one user's records are replaced by any others; the
+            number of users is public. "replace-values": one user's values are replaced; its number of records is
+            public too.
+        mechanism: a name from the table of [mechanisms](mechanisms.md), or an object with the protocol of
+            `hubermean.mechanisms`. "auto" is "adaptive" unless bounds, or threshold and radius, are given; else the
+            mechanism of least predicted error, from public numbers alone: see `hubermean.plan`.
+        options: public parameters that save budget (`PublicParameters`), how to read the data (`ReadOptions`), and the
+            ledger to charge (`LedgerOptions`), all by name.
+
+    Returns:
+        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, one row per group, where `by` is given.
+
+    Raises:
+        InputError: a parameter, file or column that cannot be used; nothing was spent.
+        NotReleased: the mechanism's own private test or search failed; the error states what that cost.
+        BudgetExhausted: the data set has too little budget left; nothing was spent.
+        LedgerUnavailable, LedgerDamaged: the ledger cannot be used; nothing was released.
+
+    Formal guarantees:
+    - the result is (epsilon, delta)-differentially private for all records of one user together, under the neighbor
+      relation `neighbors`; the proof is that of the mechanism the release names;
+    - every decision made before the charge depends on public parameters and the schema alone.
+
+    >>> import pyarrow as pa
+    >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
+    >>> release = mean(trips, user="rider", value="fare", epsilon=1e6, bounds=(0, 100), max_records=2)
+    >>> round(release.value, 3)
+    16.5
+    """
+    check_keywords("mean", options, PublicParameters, ReadOptions, LedgerOptions)
+    columns = tuple(column_names(value, "value"))
+    parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
+    request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    n_users, resolved = _resolve(mechanism, parameters, request)
+    reading = ReadRequest(
+        user=column_names(user, "user"), value=columns, **select_keywords(options, ReadOptions)
+    )
+    grouping = _group(by, keys, max_groups)
+    ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
+
+    def describe() -> Question:
+        return describe_question(
+            data,
+            statistic="mean",
+            request=request,
+            mechanism=mechanism,
+            known=parameters,
+            reading=reading,
+            grouping=grouping,
+            name=ledger.question,
+        )
+
+    with _open_charge(ledger, describe, request) as charge:
+        return _release(data, reading, grouping, request, resolved, charge, n_users=n_users, statistic="mean")
+
+
+@overload
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: None = None,
+    keys: None = None,
+    max_groups: int = 1,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    max_records: int | None = None,
+    n_users: int | None = None,
+    **options: Unpack[CountKeywords],
+) -> Release: ...
+
+
+@overload
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: str | Sequence[str],
+    keys: Any = None,
+    max_groups: int = 1,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    max_records: int | None = None,
+    n_users: int | None = None,
+    **options: Unpack[CountKeywords],
+) -> ReleaseTable: ...
+
+
+@show_keywords(EngineOptions, LedgerOptions)
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int = 1,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    max_records: int | None = None,
+    n_users: int | None = None,
+    **options: Unpack[CountKeywords],
+) -> Release | ReleaseTable:
+    """Release the number of users, or of records, with differential privacy for whole users.
+
+    Args:
+        data: as for `mean`.
+        user: the column or columns that identify a user.
+        epsilon: the privacy budget of this release.
+        delta: the second part of the budget; needed only to select groups privately.
+        of: "users", or "records": each user counts for at most `max_records` of them.
+        value: count only users and records that have a usable value in these columns.
+        by, keys, max_groups: one count per group, as for `mean`.
+        neighbors: the change of the data that the release hides. Under "replace-user" the number of users, without
+            groups, is public and returned exactly.
+        max_records: the contribution bound of `of="records"`; estimated privately where it is not given.
+        n_users: the public number of users, under "replace-user" and "replace-values"; see `PublicParameters`.
+        options: how to read the data (`EngineOptions`), and the ledger to charge (`LedgerOptions`), by name.
+
+    Returns:
+        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
+
+    Raises:
+        InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
+
+    Formal guarantees: as for `mean`; without groups and with a contribution bound, epsilon-DP whatever delta is.
+
+    >>> import pyarrow as pa
+    >>> trips = pa.table({"rider": [1, 1, 2, 3], "fare": [10.0, 14.0, 12.0, 30.0]})
+    >>> count(trips, user="rider", epsilon=100).value
+    3
+    >>> count(trips, user="rider", of="records", max_records=5, epsilon=1000).value
+    4
+    """
+    check_keywords("count", options, EngineOptions, LedgerOptions)
+    if not isinstance(of, str) or of not in ("users", "records"):
+        raise InputError(f"{parameter('of')} must be 'users' or 'records', not {of!r}")
+    if of == "users" and max_records is not None:
+        raise InputError(
+            f"{parameter('max_records')} is for {parameter('of', 'records')}; every user counts "
+            "once, so leave it out"
+        )
+    per = "user" if of == "users" else "record"
+    request = Request.checked((of,), epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    parameters = PublicParameters.from_keywords(max_records=max_records, n_users=n_users)
+    if n_users is not None and not request.neighbors.users_are_public:
+        raise InputError(
+            f"{parameter('n_users')} is what is counted; leave it out, or use "
+            f"{parameter('neighbors', 'replace-user')}"
+        )
+    stated = check_n_users(parameters.n_users, request.neighbors)
+    resolved: Mechanism = Count(max_records=parameters.max_records, usable=value is not None)
+    counts_are_public = value is None and by is None and request.neighbors.counts_are_public
+    if of == "records" and max_records is None and not counts_are_public:
+        resolved = AdaptiveCount()
+    reading = ReadRequest(
+        user=column_names(user, "user"),
+        value=() if value is None else tuple(column_names(value, "value")),
+        **select_keywords(options, EngineOptions),
+    )
+    grouping = _group(by, keys, max_groups)
+    ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
+
+    def describe() -> Question:
+        return describe_question(
+            data,
+            statistic="count",
+            request=request,
+            mechanism=resolved.name,
+            known=parameters,
+            reading=reading,
+            grouping=grouping,
+            name=ledger.question,
+        )
+
+    with _open_charge(ledger, describe, request) as charge:
+        return _release(data, reading, grouping, request, resolved, charge, n_users=stated, statistic="count")
+
+
+@show_keywords(PublicParameters, LedgerOptions)
+def mean_of_user_means(
+    means: ArrayLike | VectorFile,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    **options: Unpack[UserMeansKeywords],
+) -> Release:
+    """Release the mean of data that are grouped by user already: one mean per user, and its number of records.
+
+    Args:
+        means: shape (n,) or (n, d), one row per user; a user with a value that is not finite is unusable. An array of
+            numbers is not copied and may be a memory map, best with each row in one piece. Or a column of lists in
+            Parquet files: `hubermean.vectors(...)`.
+        counts: the number of records behind each mean; one each by default. Files contain it themselves.
+        epsilon, delta, neighbors, mechanism: as for `mean`.
+        per: "record" weights users by their number of records, up to the contribution bound; "user" weights them
+            equally. "record" by default where counts are given.
+        options: public parameters (`PublicParameters`) and the ledger to charge (`LedgerOptions`), by name.
+
+    Returns:
+        A `Release`, as `mean` returns it.
+
+    Raises:
+        InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
+
+    Formal guarantees: as for `mean`, for neighbors that differ in one row.
+
+    >>> release = mean_of_user_means([4.1, 5.0, 3.7], epsilon=1e6, bounds=(0, 10))
+    >>> round(release.value, 3)
+    4.267
+    """
+    check_keywords("mean_of_user_means", options, PublicParameters, LedgerOptions)
+    parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
+    table = None
+    if isinstance(means, VectorFile):
+        if counts is not None:
+            raise InputError("files say how many records a user has; leave counts out")
+        columns = means.columns
+        reading = ReadRequest(user=(means.user,), value=(means.value,))
+    else:
+        table = UserTable.from_means(means, counts)
+        columns, reading = table.columns, None
+    per = per or ("user" if counts is None else "record")
+    request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    n_users, resolved = _resolve(mechanism, parameters, request)
+    resolved.check(request)
+    if n_users is not None and table is not None:
+        table = pad_users(table, n_users).collect()
+    ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
+
+    def describe() -> Question:
+        return describe_question(
+            means,
+            statistic="mean",
+            request=request,
+            mechanism=mechanism,
+            known=parameters,
+            reading=reading,
+            counts=counts,
+            name=ledger.question,
+        )
+
+    with _open_charge(ledger, describe, request) as charge:
+        if charge is not None and isinstance(recorded := charge.find_recorded(request), Release):
+            return recorded
+        charger = charge or NOT_CHARGED
+        if isinstance(means, VectorFile):
+            return release_vectors(means, request, resolved, SystemNoise(), n_users=n_users, charger=charger)
+        assert table is not None
+        return release_user_table(table, request, resolved, SystemNoise(), charger=charger)
+
+
+def _resolve(
+    mechanism: str | Mechanism, parameters: PublicParameters, request: Request
+) -> tuple[int | None, Mechanism]:
+    """Return the public number of users, where it is stated, and the mechanism; an estimate goes to the mechanism."""
+    stated = check_n_users(parameters.n_users, request.neighbors)
+    used = parameters if stated is None else replace(parameters, n_users=None)
+    return stated, resolve_mechanism(mechanism, used)
+
+
+def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int) -> Grouping | None:
+    """Return the grouping, or None without groups."""
+    if by is None and keys is None and type(max_groups) is int and max_groups == 1:
+        return None
+    return Grouping.from_keywords(by, keys, max_groups)
+
+
+def _open_charge(
+    ledger: LedgerOptions, describe: Callable[[], Question], request: Request
+) -> AbstractContextManager[LedgerCharge | None]:
+    """Open the charge of a release, or None without a ledger."""
+    return nullcontext() if ledger == LedgerOptions() else ledger.open_charge(describe, request)
+
+
+def _release(
+    data: Any,
+    reading: ReadRequest,
+    grouping: Grouping | None,
+    request: Request,
+    mechanism: Mechanism,
+    charge: LedgerCharge | None,
+    *,
+    n_users: int | None,
+    statistic: str,
+) -> Release | ReleaseTable:
+    """Return the recorded release of the same query, or make one and charge it."""
+    if grouping is None:
+        mechanism.check(request)
+    if charge is not None and (recorded := charge.find_recorded(request)) is not None:
+        return recorded
+    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "charger": charge or NOT_CHARGED}
+    if grouping is not None:
+        return release_groups(data, reading, grouping, request, mechanism, SystemNoise(), **about)
+    return release_data(data, reading, request, mechanism, SystemNoise(), **about)

@@ -1,0 +1,1 @@
+"""Output distributions: what a release is sampled from and what an audit compares."""

@@ -1,0 +1,1 @@
+"""The DuckDB engine: files, queries and data frames on one machine."""

@@ -1,0 +1,379 @@
+"""The queries of DuckDB: exact sums and counts per user, or per user and group, and nothing that names a user.
+
+For a grouped release each user counts in a bounded number of groups. Which ones is decided by the MD5 sums of the texts
+that identify the user and each group (`ingest.identity`), and by the names of the groups if two sums are equal. So the
+choice depends on that user alone, favours no group and no value, and is the same in every container and engine.
+
+A sum and its count are one aggregate where possible: DuckDB can return the state of an average of integers, which is
+their exact 128-bit sum and their number, as a struct (EXPORT_STATE). So one aggregate is updated per record instead of
+two. The engine does not guarantee the layout of the struct, so it is tested before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from hubermean.data.user_table import UserTable
+from hubermean.errors import InputError
+from hubermean.ingest.duckdb.fast_sums import MIN_FILE_BYTES, CoarseSums, SumOverflowError, choose_coarse_sums
+from hubermean.ingest.duckdb.session import RecordTooLongError, fetch
+from hubermean.ingest.engine import IDENTITY_SEPARATOR, GroupOptions, build_user_table
+from hubermean.ingest.files import COUNT_REJECTED, FileSet, quote_text
+from hubermean.ingest.schema import ColumnRoles, KeyColumn, Schema, ValueColumn, alias_keys, require_keys
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+_STATE = "state"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuckdbRows:
+    """Rows that DuckDB can select from.
+
+    Attributes:
+        name: what to select from.
+        schema: columns with the types they are stored in.
+        relation: None if `connection` knows the rows by `name`.
+        once: the rows can be read only once.
+        statistics: Parquet files whose statistics allow `CoarseSums`; None where memory is limited.
+        rejects: DuckDB leaves out records that are too long, and counts them in a table.
+    """
+
+    name: str
+    roles: ColumnRoles
+    schema: Schema
+    connection: duckdb.DuckDBPyConnection | None
+    relation: duckdb.DuckDBPyRelation | None = None
+    once: bool = False
+    progress: bool = False
+    statistics: FileSet | None = None
+    rejects: bool = False
+
+    def run(self, query: str) -> duckdb.DuckDBPyRelation:
+        """Return the relation of a query."""
+        if self.relation is not None:
+            found = self.relation.query(self.name, query)
+            if found is None:  # for statements that return no rows
+                raise InputError("the data must be a relation that returns rows")
+            return found
+        assert self.connection is not None
+        return self.connection.sql(query)
+
+    def read_users(self, values: Sequence[ValueColumn], *, records: bool) -> UserTable:
+        """Return exact sums and counts per user."""
+        joint = supports_joint_state(self.run)
+        users = self._keys(self.roles.users)
+
+        def group(split: bool, coarse: CoarseSums | None = None) -> UserTable:
+            query = build_user_query(
+                self.name,
+                users=users,
+                values=values,
+                records=records,
+                split=split,
+                joint=joint,
+                coarse=coarse,
+            )
+            table = split_joint_state(self._fetch(query))
+            return build_user_table(
+                table, values, sums=None if coarse is None else (coarse.read_sums(table),)
+            )
+
+        coarse = self._coarse_sums(values) if joint else None
+        if coarse is not None:
+            with contextlib.suppress(*_overflow_errors()):
+                return group(False, coarse)
+        return self._with_room(group)
+
+    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> pa.Table:
+        """Return exact sums and counts per user and group; see `Source`."""
+        query = GroupQuery(
+            source=self.name,
+            users=self._keys(self.roles.users),
+            groups=self._keys(self.roles.groups),
+            values=values,
+            public=None if groups.public is None else build_public_groups_query(groups.public.texts),
+            max_groups=groups.max_groups,
+            pooled=groups.pooled,
+        )
+
+        def group(split: bool) -> pa.Table:
+            table = self._fetch(query.build(split=split, quick=not self.once))
+            if "several" in table.column_names and not _is_unambiguous(table):
+                table = self._fetch(query.build(split=split, quick=False))
+            return table
+
+        return self._with_room(group)
+
+    def _keys(self, names: Sequence[str]) -> list[KeyColumn]:
+        return [self.schema.key_column(name) for name in names]
+
+    def _coarse_sums(self, values: Sequence[ValueColumn]) -> CoarseSums | None:
+        """For one column only: with several, remainders would cost more than narrower sums save."""
+        if self.statistics is None or self.connection is None or len(values) != 1 or not values[0].floats:
+            return None
+        if self.statistics.total_bytes < MIN_FILE_BYTES:
+            return None
+        return choose_coarse_sums(self.connection, self.statistics, values[0].name)
+
+    def _fetch(self, query: str) -> pa.Table:
+        found = fetch(self.run(query), self.connection, progress=self.progress)
+        if self.rejects and self.run(COUNT_REJECTED).fetchall()[0][0]:
+            raise RecordTooLongError
+        return found
+
+    def _with_room(self, group: Callable[[bool], T]) -> T:
+        """Group with one 128-bit sum, or with sums of two parts if that overflows; the integers are the same.
+
+        Rows that can be read only once are grouped with two parts right away.
+        """
+        import duckdb
+
+        if not self.once:
+            with contextlib.suppress(duckdb.OutOfRangeException):
+                return group(False)
+        return group(True)
+
+
+def _overflow_errors() -> tuple[type[Exception], ...]:
+    """Errors of `CoarseSums` for a value that its statistics leave out, or a very large sum."""
+    import duckdb
+
+    return (duckdb.ConversionException, duckdb.OutOfRangeException, SumOverflowError)
+
+
+# --- sums per user ---------------------------------------------------------------------------------------------------
+
+
+def build_user_query(
+    source: str,
+    *,
+    users: Sequence[KeyColumn],
+    values: Sequence[ValueColumn],
+    records: bool,
+    split: bool = False,
+    joint: bool = False,
+    coarse: CoarseSums | None = None,
+) -> str:
+    """Return SQL for the sums and counts per user of `source`.
+
+    A record is usable if all of its values are. Others add nothing to a sum but keep their user in the table.
+
+    Args:
+        source: what to select from.
+        users: the columns that identify users.
+        values: the columns to sum.
+        records: also count all records.
+        split: add two smaller parts of each value instead of one 128-bit integer. The engine fails if a 128-bit sum
+            overflows, which takes millions of huge records of one user; two parts are slower and have no such limit.
+        joint: compute the first sum and the number of usable records as one aggregate.
+        coarse: the coarse units in which to add the only column, of doubles.
+    """
+    selected, keys = alias_keys(users, "user")
+    if coarse is not None:
+        (value,) = values
+        selected += coarse.select_parts(value.number)
+        wanted = [_joint_aggregate("value_0", ""), coarse.sum_remainders()]
+    else:
+        selected += [f"{value.parts[0].expression} AS value_{place}" for place, value in enumerate(values)]
+        wanted = _aggregates(values, split=split, joint=joint)
+    if records:
+        wanted.append("count(*) AS records")
+    return (
+        f"SELECT {', '.join(wanted)} FROM "
+        f"(SELECT {', '.join(selected)} FROM {source} WHERE {require_keys(users)}) "
+        f"GROUP BY {', '.join(keys)}"
+    )
+
+
+def _aggregates(values: Sequence[ValueColumn], *, split: bool, joint: bool = False) -> list[str]:
+    """The number of usable records, and their sums, over columns `value_0`, `value_1`, ..."""
+    names = [f"value_{number}" for number in range(len(values))]
+    if not names:  # nothing to average: every record counts
+        return ["count(*) AS usable"]
+    usable = " AND ".join(f"{name} IS NOT NULL" for name in names)
+    # With one column, count and sum skip unusable records anyway.
+    only = f" FILTER ({usable})" if len(values) > 1 else ""
+    joint = joint and not split
+    wanted = [_joint_aggregate(names[0], only) if joint else f"count({names[0]}){only} AS usable"]
+    for value, name in zip(values, names, strict=True):
+        radix = value.encoding.radix
+        if joint and name == names[0]:
+            continue
+        if split and radix > 1:
+            wanted += [
+                f"sum({name} // {radix}){only} AS {name}_high",
+                f"sum({name} % {radix}){only} AS {name}_low",
+            ]
+        else:
+            wanted.append(f"sum({name}){only} AS {name}")
+    return wanted
+
+
+def _joint_aggregate(name: str, only: str) -> str:
+    """Sum and count of a column of integers, over the records of the filter `only`."""
+    return f"avg({name}){only} EXPORT_STATE AS {_STATE}"
+
+
+def supports_joint_state(run: Callable[[str], duckdb.DuckDBPyRelation]) -> bool:
+    """Whether this version of DuckDB exports the state of an average in the expected layout."""
+    import duckdb
+    import pyarrow as pa
+
+    wide = 2**100
+    rows = f"({wide}::HUGEINT), (-{wide}), (-{wide}), (3), (NULL)"
+    query = f"SELECT {_joint_aggregate('v', ' FILTER (v < 5)')} FROM (VALUES {rows}) t(v)"
+    try:
+        state = run(query).to_arrow_table().column(_STATE)
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    return _is_joint_state(state.type) and state.to_pylist() == [{"count": 3, "value": 3 - 2 * wide}]
+
+
+def split_joint_state(table: pa.Table) -> pa.Table:
+    """Return the table with columns `usable` and `value_0` in place of the joint aggregate, if it has one."""
+    if _STATE not in table.column_names:
+        return table
+    place = table.column_names.index(_STATE)
+    if not _is_joint_state(table.schema.field(place).type):
+        raise TypeError("the state of an average must be a count and an integer")
+    counts, totals = table.column(place).flatten()
+    return table.remove_column(place).append_column("usable", counts).append_column("value_0", totals)
+
+
+def _is_joint_state(kind: pa.DataType) -> bool:
+    """Whether a type is a count and a sum; the sum has 64 bits for the smallest integers."""
+    import pyarrow as pa
+
+    sums = (pa.decimal128(38, 0), pa.int64())
+    return any(kind == pa.struct({"count": pa.uint64(), "value": total}) for total in sums)
+
+
+# --- sums per user and group -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupQuery:
+    """The query of a grouped release.
+
+    Attributes:
+        public: a query for the public groups, with columns `code`, `group_0`, ...; None if groups are private.
+        max_groups: number of groups that a user counts in; None if every user is within it anyway.
+        pooled: whether to mark one group of each user (`first`) and to count the users (`n_users`); the result then has
+            at least one row, without a group if no user is in one.
+    """
+
+    source: str
+    users: Sequence[KeyColumn]
+    groups: Sequence[KeyColumn]
+    values: Sequence[ValueColumn]
+    public: str | None
+    max_groups: int | None
+    pooled: bool
+
+    def build(self, *, split: bool, quick: bool) -> str:
+        """Return the SQL. `split`: see `build_user_query`. `quick`: faster if users count in one of several groups.
+
+        The quick query finds the smallest hash per user and takes the group that has it: several groups, if their
+        hashes are equal. `chosen` and `several` show whether that happened; then the other query must be run.
+        """
+        _, users = alias_keys(self.users, "user")
+        _, groups = alias_keys(self.groups, "group")
+        identities = [column.identity(name) for column, name in zip(self.users, users, strict=True)]
+        number = f"md5(concat_ws(chr({IDENTITY_SEPARATOR}), {', '.join([*identities, *groups])}))"
+        # Entries are read twice if users are counted.
+        entries = (
+            f"entries AS {'MATERIALIZED' if self.pooled else 'NOT MATERIALIZED'} ({self._entries(split)})"
+        )
+        joined = f"JOIN public_groups USING ({', '.join(groups)}) " if self.public is not None else ""
+        known = f"public_groups AS MATERIALIZED ({self.public}), " if self.public is not None else ""
+        kept = f"kept AS MATERIALIZED (SELECT * FROM ({self._named_entries(split)}) {joined})"
+        own = ", ".join(users)
+        # As bytes: DuckDB writes sort keys again, and changes text that is no UTF-8.
+        one_user = ", ".join(f"encode({identity})" for identity in identities)
+        order = (
+            f"row_number() OVER (PARTITION BY {one_user} "
+            f"ORDER BY {number}, {', '.join(f'encode({group})' for group in groups)})"
+        )
+        with_ = f"WITH {known}{entries}, {kept}"
+        columns = ", ".join(self._columns(groups, split))
+        if self.pooled:
+            limit = "" if self.max_groups is None else f" WHERE place <= {self.max_groups}"
+            return (
+                f"{with_}, placed AS (SELECT {columns}, {order} AS place FROM kept), "
+                f"everyone AS (SELECT count(*) AS n_users FROM (SELECT DISTINCT {own} FROM entries)) "
+                f"SELECT {columns}, place = 1 AS first, n_users FROM everyone "
+                f"LEFT JOIN (SELECT * FROM placed{limit}) ON true"
+            )
+        if self.max_groups is None:
+            return f"{with_} SELECT {columns} FROM kept"
+        too_many = f"SELECT {own} FROM kept GROUP BY {own} HAVING count(*) > {self.max_groups}"
+        if quick and self.max_groups == 1:
+            return (
+                f"{with_}, many AS MATERIALIZED (SELECT {own}, min({number}) AS least FROM kept "
+                f"SEMI JOIN ({too_many}) USING ({own}) GROUP BY {own}) SELECT {columns}, least IS NOT NULL AS chosen, "
+                f"(SELECT count(*) FROM many) AS several FROM kept LEFT JOIN many USING ({own}) "
+                f"WHERE least IS NULL OR {number} = least"
+            )
+        return (
+            f"{with_}, many AS MATERIALIZED ({too_many}) "
+            f"SELECT {columns} FROM kept ANTI JOIN many USING ({own}) UNION ALL SELECT {columns} FROM "
+            f"(SELECT *, {order} AS place FROM kept SEMI JOIN many USING ({own})) WHERE place <= {self.max_groups}"
+        )
+
+    def _entries(self, split: bool) -> str:
+        """Sums per user and group."""
+        selected, users = alias_keys(self.users, "user")
+        more, groups = alias_keys(self.groups, "group")
+        selected += more
+        selected += [
+            f"{value.parts[0].expression} AS value_{number}" for number, value in enumerate(self.values)
+        ]
+        keys = ", ".join([*users, *groups])
+        return (
+            f"SELECT {keys}, {', '.join(_aggregates(self.values, split=split))} FROM "
+            f"(SELECT {', '.join(selected)} FROM {self.source} WHERE {require_keys(self.users)}) GROUP BY {keys}"
+        )
+
+    def _named_entries(self, split: bool) -> str:
+        """Entries that have a group, with the text that identifies it in place of the column they were grouped by."""
+        _, users = alias_keys(self.users, "user")
+        _, groups = alias_keys(self.groups, "group")
+        pairs = list(zip(self.groups, groups, strict=True))
+        texts = [f"{column.identity(f'entries.{name}')} AS {name}" for column, name in pairs]
+        present = " AND ".join(column.present(f"entries.{name}") for column, name in pairs)
+        columns = [*users, *texts, *_aggregate_names(self.values, split)]
+        return f"SELECT {', '.join(columns)} FROM entries WHERE {present}"
+
+    def _columns(self, groups: Sequence[str], split: bool) -> list[str]:
+        """Numbers, and what distinguishes the groups; nothing that names a user."""
+        return [*(groups if self.public is None else ["code"]), *_aggregate_names(self.values, split)]
+
+
+def _aggregate_names(values: Sequence[ValueColumn], split: bool) -> list[str]:
+    return [one.rsplit(" AS ", 1)[1] for one in _aggregates(values, split=split)]
+
+
+def _is_unambiguous(table: pa.Table) -> bool:
+    """Whether the quick query chose one group for every user of several."""
+    import pyarrow.compute as pc
+
+    return (pc.sum(table.column("chosen")).as_py() or 0) == (pc.max(table.column("several")).as_py() or 0)
+
+
+def build_public_groups_query(texts: Sequence[tuple[str, ...]]) -> str:
+    """Return SQL for the texts of public groups and their numbers; it reads no data."""
+    columns = []
+    separator = chr(IDENTITY_SEPARATOR)
+    for place, column in enumerate(zip(*texts, strict=True)):
+        # One long text instead of one per group, which DuckDB would take much longer to parse.
+        listed = f"string_split({quote_text(separator.join(column))}, {quote_text(separator)})"
+        columns.append(f"unnest({listed}) AS group_{place}")
+    return f"SELECT unnest(range({len(texts)})) AS code, {', '.join(columns)}"

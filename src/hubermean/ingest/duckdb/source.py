@@ -1,0 +1,422 @@
+"""The DuckDB engine: files, queries and data frames on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hubermean.data.user_table import UserTable
+from hubermean.errors import InputError, parameter
+from hubermean.ingest.duckdb.dialect import DuckdbSql
+from hubermean.ingest.duckdb.queries import DuckdbRows
+from hubermean.ingest.duckdb.session import RecordTooLongError, open_session
+from hubermean.ingest.duckdb.text_files import make_readable
+from hubermean.ingest.engine import READ_FAILED, GroupOptions, mask_engine_errors, mask_errors
+from hubermean.ingest.files import MAX_RECORD_BYTES, FileSet, quote_identifier, quote_text, quote_texts
+from hubermean.ingest.frames import (
+    MAX_DECIMAL_DIGITS,
+    ArrowFrame,
+    describe_frame,
+    is_duckdb_relation,
+    stream_parquet,
+)
+from hubermean.ingest.schema import JSON_TOKEN, ColumnRoles, ColumnType, Schema, ValueColumn, type_name
+from hubermean.ingest.sql import SqlQuery
+from hubermean.types.options import EngineOptions
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+_TEXT = ColumnType(id="varchar", name="VARCHAR")
+_TOKEN = ColumnType(id=JSON_TOKEN, name="JSON")
+_TYPE_MEMBERS = re.compile(r"\b(STRUCT|ENUM|UNION|MAP) ?\(", re.IGNORECASE)
+_FRAME = "frame"
+_QUERY = "hubermean_query"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One way to read data. Where one user's records make the usual way fail, data are read again in another.
+
+    Attributes:
+        options: memory and threads.
+        max_record_bytes: longest text record to reserve memory for; None for the default, which nearly always suffices.
+        bytewise: read Parquet files through Arrow, which accepts text that is no UTF-8.
+    """
+
+    options: EngineOptions
+    max_record_bytes: int | None = None
+    bytewise: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuckdbSource:
+    """Data with their schema; `open_rows` opens the records."""
+
+    schema: Schema
+    options: EngineOptions
+    countable: bool
+    open_rows: Callable[[Attempt], AbstractContextManager[DuckdbRows]]
+
+    def max_local_users(self, values: Sequence[ValueColumn], *, records: bool) -> None:
+        return None
+
+    def read_users(self, values: Sequence[ValueColumn], *, records: bool) -> UserTable:
+        return self._read(lambda rows: rows.read_users(values, records=records))
+
+    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> pa.Table:
+        return self._read(lambda rows: rows.read_group_entries(values, groups))
+
+    def open(self) -> AbstractContextManager[DuckdbRows]:
+        """Open the records in the usual way."""
+        return self.open_rows(Attempt(options=self.options))
+
+    def _read(self, work: Callable[[DuckdbRows], T]) -> T:
+        return mask_errors(lambda: self._retry(work), READ_FAILED)
+
+    def _retry(self, work: Callable[[DuckdbRows], T]) -> T:
+        """Read in other ways until one succeeds.
+
+        Whether there is a result must not depend on one user's records, as far as the machine allows it.
+        """
+        import duckdb
+
+        attempt = Attempt(options=self.options)
+        while True:
+            try:
+                with self.open_rows(attempt) as rows:
+                    return work(rows)
+            except RecordTooLongError:
+                again = replace(attempt, max_record_bytes=MAX_RECORD_BYTES)
+            except duckdb.OutOfMemoryException:
+                again = replace(attempt, options=replace(self.options, memory_limit=None))
+            except duckdb.InvalidInputException:  # in Parquet files: text that is no UTF-8
+                again = replace(attempt, bytewise=True)
+            if again == attempt:
+                raise ValueError("there is no other way to read the data")
+            attempt = again
+
+
+@contextlib.contextmanager
+def open_source(data: Any, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+    """Open a path or glob, a query, a DuckDB relation or a data frame; see `Engine.open`."""
+    if isinstance(data, str | os.PathLike):
+        files = FileSet.find(data)
+        open_files = _open_parquet if files.kind == "parquet" else _open_text
+        with open_files(files, roles, options) as source:
+            yield source
+    elif isinstance(data, SqlQuery):
+        with _open_query(data, roles, options) as source:
+            yield source
+    elif is_duckdb_relation(data):
+        if options.memory_limit is not None or options.threads is not None:
+            raise InputError(
+                f"a DuckDB relation runs in its own connection; set {parameter('memory_limit')} and "
+                "threads there"
+            )
+        schema = _schema(data)
+        rows = DuckdbRows(
+            name=f"hubermean_{id(data):x}", roles=roles, schema=schema, connection=None, relation=data
+        )
+        yield DuckdbSource(
+            schema=schema, options=options, countable=False, open_rows=lambda _: contextlib.nullcontext(rows)
+        )
+    else:
+        frame = mask_engine_errors(lambda: describe_frame(data, roles), _NO_FRAME, foreign=True)
+        with _open_frame(frame, roles, options) as source:
+            yield source
+
+
+_NO_FRAME = (
+    "the data frame cannot be read; check that its query is well formed, and convert columns of unusual types"
+)
+
+
+@contextlib.contextmanager
+def _open_parquet(files: FileSet, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+    broken = f"{files.paths[0]} cannot be read as Parquet; check that it is complete"
+
+    @contextlib.contextmanager
+    def scan_files(attempt: Attempt) -> Iterator[DuckdbRows]:
+        if attempt.bytewise:
+            frame = stream_parquet(files, roles)
+            with open_session((), attempt.options) as connection:
+                yield _register(frame, connection, roles, attempt.options)
+            return
+        index_ids = None
+        if not roles.groups and len(roles.users) == 1:
+            # `CoarseSums`, for which there must be no memory limit, has one more sum: that of remainders.
+            index_ids = (files, len(roles.values) + (attempt.options.memory_limit is None))
+        with open_session(files.paths, attempt.options, index_ids=index_ids) as connection:
+            scan = files.scan()
+            relation = mask_engine_errors(lambda: connection.sql(f"SELECT * FROM {scan}"), broken)
+            yield DuckdbRows(
+                name=scan,
+                roles=roles,
+                schema=_schema(relation, names_declared=True),
+                connection=connection,
+                progress=attempt.options.progress,
+                statistics=files if attempt.options.memory_limit is None else None,
+            )
+
+    first = Attempt(options=options)
+    with scan_files(first) as rows:
+        assert rows.connection is not None
+        _check_parquet_names(files, roles)
+        if len(files.paths) > 1:
+            _check_parquet_types(files, rows.connection, roles.columns)
+        _check_bytewise_types(files, rows, roles)
+
+        def open_rows(attempt: Attempt) -> AbstractContextManager[DuckdbRows]:
+            return contextlib.nullcontext(rows) if attempt == first else scan_files(attempt)
+
+        yield DuckdbSource(schema=rows.schema, options=options, countable=True, open_rows=open_rows)
+
+
+@contextlib.contextmanager
+def _open_text(files: FileSet, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+    """Open CSV files or JSON lines: every column is text, and the names are known before reading."""
+    types: dict[str, Any]
+    if files.kind == "csv":
+        types = dict.fromkeys(files.header, _TEXT)
+    else:
+        types = dict.fromkeys(roles.values, _TEXT) | dict.fromkeys([*roles.users, *roles.groups], _TOKEN)
+    schema = Schema(types=types, dialect=DuckdbSql(), text_values=True)
+
+    @contextlib.contextmanager
+    def open_rows(attempt: Attempt) -> Iterator[DuckdbRows]:
+        with make_readable(files) as readable, open_session(readable.paths, attempt.options) as connection:
+            yield DuckdbRows(
+                name=_reserve(readable, attempt).scan(
+                    keys=[*roles.users, *roles.groups], values=roles.values
+                ),
+                roles=roles,
+                schema=schema,
+                connection=connection,
+                progress=attempt.options.progress,
+                rejects=files.kind == "csv",
+            )
+
+    yield DuckdbSource(schema=schema, options=options, countable=False, open_rows=open_rows)
+
+
+def _reserve(files: FileSet, attempt: Attempt) -> FileSet:
+    if attempt.max_record_bytes is None:
+        return files
+    return replace(files, max_record_bytes=attempt.max_record_bytes)
+
+
+@contextlib.contextmanager
+def _open_query(data: SqlQuery, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+    """Open a query; it is first bound to tables without records, which shows the types of its result."""
+    texts = [(name, files) for name, files in data.files if files.kind != "parquet"]
+
+    @contextlib.contextmanager
+    def bind(attempt: Attempt, *, loaded: bool) -> Iterator[DuckdbRows]:
+        # Text files are loaded before access is disabled: a query that named their path would make DuckDB infer types
+        # from content.
+        paths = [path for _, files in data.files if files.kind == "parquet" for path in files.paths]
+        with contextlib.ExitStack() as stack:
+            tables = []
+            for name, files in texts:
+                if loaded:
+                    readable = stack.enter_context(make_readable(files))
+                    tables.append((name, f"SELECT * FROM {_reserve(readable, attempt).scan()}"))
+                else:
+                    empty = ", ".join(
+                        f"CAST(NULL AS VARCHAR) AS {quote_identifier(column)}" for column in files.header
+                    )
+                    tables.append((name, f"SELECT {empty} LIMIT 0"))
+            session = open_session(paths, attempt.options, tables=tables, rejects=loaded)
+            connection = stack.enter_context(session)
+            schema = _schema(_create_view(data, connection))
+            yield DuckdbRows(
+                name=_QUERY,
+                roles=roles,
+                schema=schema,
+                connection=connection,
+                progress=attempt.options.progress,
+            )
+
+    first = Attempt(options=options)
+    with bind(first, loaded=False) as rows:
+
+        def open_rows(attempt: Attempt) -> AbstractContextManager[DuckdbRows]:
+            if attempt == first and not texts:
+                return contextlib.nullcontext(rows)
+            return bind(attempt, loaded=True)
+
+        yield DuckdbSource(schema=rows.schema, options=options, countable=False, open_rows=open_rows)
+
+
+def _create_view(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+    import duckdb
+
+    def execute(statement: str) -> None:
+        connection.execute(statement).fetchall()
+
+    for name, files in data.files:
+        if files.kind == "parquet":
+            view = f"CREATE VIEW {quote_identifier(name)} AS SELECT * FROM {files.scan()}"
+            broken = f"{files.paths[0]} cannot be read as Parquet; check that it is complete"
+            mask_engine_errors(partial(execute, view), broken)
+    try:
+        statements = duckdb.extract_statements(data.query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise InputError("a query must be one SELECT statement")
+        connection.execute(f"CREATE VIEW {_QUERY} AS {statements[0].query.rstrip().rstrip(';')}").fetchall()
+        return connection.sql(f"SELECT * FROM {_QUERY}")
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        # These errors quote the query and schemas, never rows.
+        problem = f"the query cannot be run: {str(error).splitlines()[0]}"
+        if _TYPE_MEMBERS.search(problem):  # may quote the first line of a file without a header
+            problem = "the query cannot be run: a function or an operator does not accept the type of a column; cast it"
+    except duckdb.Error:
+        problem = "the query cannot be run; it may only read the files named in files="
+    raise InputError(problem)
+
+
+@contextlib.contextmanager
+def _open_frame(frame: ArrowFrame, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+    if frame.once:  # it cannot be read again without the limit
+        options = replace(options, memory_limit=None)
+    with open_session((), options) as connection:
+        empty = replace(frame, read=frame.schema.empty_table)
+        schema = mask_engine_errors(lambda: _register(empty, connection, roles, options).schema, _NO_FRAME)
+
+        @contextlib.contextmanager
+        def open_rows(attempt: Attempt) -> Iterator[DuckdbRows]:
+            if attempt == Attempt(options=options):
+                yield _register(frame, connection, roles, options)
+                return
+            if frame.once:
+                raise ValueError("a stream cannot be read again")
+            with open_session((), attempt.options) as another:
+                yield _register(frame, another, roles, attempt.options)
+
+        yield DuckdbSource(schema=schema, options=options, countable=frame.countable, open_rows=open_rows)
+
+
+def _register(
+    frame: ArrowFrame, connection: duckdb.DuckDBPyConnection, roles: ColumnRoles, options: EngineOptions
+) -> DuckdbRows:
+    connection.register(_FRAME, frame.read())
+    schema = _schema(connection.sql(f"SELECT * FROM {_FRAME}"), units=frame.units)
+    return DuckdbRows(
+        name=_FRAME,
+        roles=roles,
+        schema=schema,
+        connection=connection,
+        once=frame.once,
+        progress=options.progress,
+    )
+
+
+def _check_parquet_types(
+    files: FileSet, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]
+) -> None:
+    """Raise InputError if files store a column in different types: converted to one type, users could become one.
+
+    DuckDB treats names that differ only in case as one column.
+    """
+    paths = quote_texts(files.paths)
+    names = ", ".join(f"lower({quote_text(name)})" for name in columns)
+    different = mask_engine_errors(
+        lambda: connection.sql(
+            f"SELECT min(name) FROM parquet_schema({paths}) WHERE lower(name) IN ({names}) GROUP BY lower(name) "
+            "HAVING count(DISTINCT concat_ws('/', type, converted_type, logical_type, scale, precision)) > 1"
+        ).fetchall(),
+        "the files cannot be read as Parquet; check that they are complete",
+    )
+    if different:
+        raise InputError(
+            f"column {different[0][0]!r} has different types in different files; write it with one type"
+        )
+
+
+def _check_parquet_names(files: FileSet, roles: ColumnRoles) -> None:
+    """Raise InputError for names that differ only in case, and for keys that DuckDB would round.
+
+    Which of the columns is meant would depend on the engine. DuckDB reads decimals of more digits than it supports as
+    doubles, so different users could become one.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    wanted = {name.lower() for name in roles.columns}
+    keys = {name.lower() for name in (*roles.users, *roles.groups)}
+    for path in files.paths:
+        schema = mask_engine_errors(
+            partial(pq.read_schema, path), f"{path} cannot be read as Parquet; check that it is complete"
+        )
+        found = [name.lower() for name in schema.names if name.lower() in wanted]
+        if len(set(found)) != len(found):
+            raise InputError(
+                f"{path} has columns whose names differ only in upper and lower case; rename them"
+            )
+        for one in schema:
+            if (
+                one.name.lower() in keys
+                and pa.types.is_decimal(one.type)
+                and one.type.precision > MAX_DECIMAL_DIGITS
+            ):
+                raise InputError(
+                    f"column {one.name!r} has decimals of more than {MAX_DECIMAL_DIGITS} digits, which DuckDB rounds; "
+                    "convert it to text"
+                )
+
+
+def _check_bytewise_types(files: FileSet, rows: DuckdbRows, roles: ColumnRoles) -> None:
+    """Raise InputError for columns whose type would change if one invalid text made DuckDB read through Arrow."""
+    kinds = {name: rows.schema.types[name] for name in roles.columns if name in rows.schema.types}
+    if len(kinds) < len(roles.columns) or not any(kind.id == "varchar" for kind in kinds.values()):
+        return
+    with open_session((), EngineOptions(threads=1)) as connection:
+
+        def bytewise_types() -> dict[str, Any]:
+            frame = stream_parquet(files, roles)
+            empty = replace(frame, read=frame.schema.empty_table)
+            return dict(_register(empty, connection, roles, EngineOptions()).schema.types)
+
+        odd = "a column is of a type that cannot be read beside text"
+        for name, kind in mask_engine_errors(
+            bytewise_types, f"{odd}; convert it first", foreign=True
+        ).items():
+            if str(kind) != str(kinds[name]):
+                raise InputError(
+                    f"column {name!r} has type {type_name(kinds[name])}; {odd}; convert it first"
+                )
+
+
+def _schema(
+    relation: duckdb.DuckDBPyRelation,
+    *,
+    names_declared: bool = False,
+    units: dict[str, Fraction] | None = None,
+) -> Schema:
+    types = dict(zip(relation.columns, relation.types, strict=True))
+    return Schema(types=types, dialect=DuckdbSql(), names_declared=names_declared, units=units)
+
+
+class DuckdbEngine:
+    """Reads files, queries, DuckDB relations and data frames."""
+
+    name = "duckdb"
+
+    def open(
+        self, data: Any, roles: ColumnRoles, options: EngineOptions
+    ) -> AbstractContextManager[DuckdbSource]:
+        return open_source(data, roles, options)
+
+
+ENGINE = DuckdbEngine()

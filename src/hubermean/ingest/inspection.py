@@ -1,0 +1,109 @@
+"""Statistics of the data without any privacy protection, for `hubermean check`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hubermean.ingest.duckdb.queries import DuckdbRows
+from hubermean.ingest.duckdb.source import open_source
+from hubermean.ingest.engine import mask_engine_errors
+from hubermean.ingest.schema import ColumnRoles, KeyColumn, Schema, ValueColumn, alias_keys, require_keys
+from hubermean.types.options import EngineOptions
+from hubermean.types.request import column_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsafeInspection:
+    """Statistics that no mechanism protects: for the owner of the data, never for publication."""
+
+    columns: tuple[tuple[str, str], ...]
+    records: int
+    records_without_user: int | None
+    users: int | None
+    records_per_user: tuple[int, ...] | None
+    values: tuple[UnsafeColumn, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsafeColumn:
+    name: str
+    unusable: int
+    minimum: float | None
+    median: float | None
+    maximum: float | None
+    user_means: tuple[float, ...] | None
+
+
+def unsafe_inspection(
+    data: Any, *, user: str | Sequence[str] | None, value: Sequence[str]
+) -> UnsafeInspection:
+    """Return columns, counts and ranges of `data`. Not private."""
+    users = [] if user is None else column_names(user, "user")
+    with open_source(data, ColumnRoles(users=users, values=list(value)), EngineOptions()) as source:
+        for name in users:
+            source.schema.check_user(name)
+        values = [source.schema.value_column(name, resolution=None, clamp_infinities=False) for name in value]
+
+        def inspect() -> UnsafeInspection:
+            with source.open() as rows:
+                return _inspect_rows(rows, users, values, source.schema)
+
+        return mask_engine_errors(
+            inspect, "the data could not be read completely; check that they are complete and well formed"
+        )
+
+
+def _inspect_rows(
+    rows: DuckdbRows, users: Sequence[str], values: Sequence[ValueColumn], declared: Schema
+) -> UnsafeInspection:
+    own = [rows.schema.key_column(name) for name in users]
+    has_user = require_keys(own) or "true"
+    keys = ", ".join(column.expression for column in own)
+    records, without = rows.run(
+        f"SELECT count(*), count(*) FILTER (NOT ({has_user})) FROM {rows.name}"
+    ).fetchall()[0]
+    n_users, per_user = None, None
+    if users:
+        n_users, per_user = rows.run(
+            f"SELECT count(*), quantile_disc(its_count, [0, 0.5, 0.9, 0.99, 1]) FROM "
+            f"(SELECT count(*) AS its_count FROM {rows.name} WHERE {has_user} GROUP BY {keys})"
+        ).fetchall()[0]
+    return UnsafeInspection(
+        columns=tuple((name, str(kind)) for name, kind in declared.types.items()),
+        records=records,
+        records_without_user=without if users else None,
+        users=n_users,
+        records_per_user=None if per_user is None else tuple(per_user),
+        values=tuple(_inspect_column(rows, own, has_user, value) for value in values),
+    )
+
+
+def _inspect_column(
+    rows: DuckdbRows, users: Sequence[KeyColumn], has_user: str, value: ValueColumn
+) -> UnsafeColumn:
+    number = f"CAST({value.number} AS DOUBLE)"
+    unusable, minimum, median, maximum = rows.run(
+        f"SELECT count(*) FILTER (its_value IS NULL OR NOT isfinite(its_value)), "
+        f"min(its_value) FILTER (isfinite(its_value)), median(its_value) FILTER (isfinite(its_value)), "
+        f"max(its_value) FILTER (isfinite(its_value)) "
+        f"FROM (SELECT {number} AS its_value FROM {rows.name} WHERE {has_user})"
+    ).fetchall()[0]
+    means = None
+    if users:
+        selected, names = alias_keys(users, "user")
+        means = rows.run(
+            f"SELECT quantile_cont(its_mean, [0, 0.01, 0.5, 0.99, 1]) FROM "
+            f"(SELECT avg(its_value) AS its_mean FROM "
+            f"(SELECT {', '.join(selected)}, {number} AS its_value FROM {rows.name} WHERE {has_user}) "
+            f"WHERE isfinite(its_value) GROUP BY {', '.join(names)})"
+        ).fetchall()[0][0]
+    return UnsafeColumn(
+        name=value.name,
+        unusable=unusable,
+        minimum=minimum,
+        median=median,
+        maximum=maximum,
+        user_means=None if means is None else tuple(means),
+    )

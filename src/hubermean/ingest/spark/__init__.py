@@ -1,0 +1,1 @@
+"""The Spark engine: data frames and tables of a cluster."""

@@ -1,0 +1,126 @@
+"""The interface of every mechanism: check, prepare, output distribution, outcome.
+
+A mechanism receives what is public (`Request`, `PublicFacts`) and decides everything it can from that alone. Only then
+does it see the private table, which it turns into an output distribution; a draw from that distribution is all it may
+release. To add a mechanism, write a class with `name`, `check` and `prepare`, and pass an instance as
+`hubermean.mean(..., mechanism=YourMechanism())`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+from hubermean.accounting.budget import BudgetEntry
+from hubermean.data.user_table import PrivateTable
+from hubermean.distributions.output import OutputDistribution
+from hubermean.errors import InputError, parameter
+from hubermean.noise.source import NoiseSource
+from hubermean.types.release import Denominator, IntervalRule
+from hubermean.types.request import PublicFacts, Request
+from hubermean.types.timings import stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of a mechanism: all of it released or public.
+
+    Attributes:
+        values: one per column.
+        parameters: public or released numbers that describe the release.
+        interval_rule: makes a confidence interval for any level; None where none is offered.
+        mechanism: the name of the mechanism that made the release, where that is not the requested one.
+        denominator: the weight that sums were divided by, if it was released.
+        budget_breakdown: what the budget was spent on; empty where all of the budget went to one step.
+        warnings: sentences for the reader of the number, made of released quantities only.
+    """
+
+    values: tuple[float, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    interval_rule: IntervalRule | None = None
+    mechanism: str | None = None
+    denominator: Denominator | None = None
+    budget_breakdown: tuple[BudgetEntry, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Prepared(ABC):
+    """A mechanism with every public decision made."""
+
+    @abstractmethod
+    def distribution(self, table: PrivateTable) -> OutputDistribution:
+        """The output distribution given the data: private, and all that private data decides.
+
+        It is the same for the same users in any partitions. A mechanism that cannot work on partitions uses
+        `table.collect()`.
+        """
+
+    @abstractmethod
+    def outcome(self, draw: Any) -> Outcome:
+        """Post-processing of a draw from the output distribution, with public numbers only.
+
+        Raises:
+            NotReleased: the draw is the decision not to release.
+        """
+
+    def claims(self, distribution: Any, neighbor: Any) -> Mapping[str, float]:
+        """Quantities that the proof bounds for neighboring data sets, each divided by its bound.
+
+        For audits: a number above 1 refutes the proof, whether or not this pair violates the guarantee.
+        """
+        return {}
+
+    def concentrated(self) -> Fraction | None:
+        """The rho for which the release is rho-zCDP, from public numbers alone; None where there is none.
+
+        A ledger that composes concentrated losses charges it.
+        """
+        return None
+
+    def is_adaptive(self) -> bool:
+        """Whether parameters are estimated in private steps; an audit then makes neighbor pairs for each step."""
+        return False
+
+    def users_to_audit(self) -> int:
+        """The least number of users an audit needs; with fewer the mechanism would only refuse."""
+        return 1
+
+    def predicted_noise(self) -> tuple[float, ...]:
+        """The standard deviation of the noise in each column, in units of the values.
+
+        From public numbers alone, for users of whom nearly all lie within the threshold. `auto` and `plan` compare
+        mechanisms by it. Privacy does not depend on it.
+
+        Raises:
+            InputError: with these public numbers no useful release can be expected.
+        """
+        raise InputError(f"this mechanism does not predict its noise; name it with {parameter('mechanism')}")
+
+    def predicted_noise_at(self, scale: float) -> tuple[float, ...]:
+        """As `predicted_noise`, for user means whose standard deviation is `scale`; plans compare mechanisms by it."""
+        return self.predicted_noise()
+
+    def run(self, table: PrivateTable, noise: NoiseSource) -> Outcome:
+        """Draw once and post-process the draw."""
+        with stage("distribution"):
+            distribution = self.distribution(table)
+        with stage("draw"):
+            draw = distribution.sample(noise)
+        with stage("outcome"):
+            return self.outcome(draw)
+
+
+class Mechanism(Protocol):
+    """A way to release a mean."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self, request: Request) -> None:
+        """Raise InputError for a request that cannot be served, before any data is read."""
+
+    def prepare(self, request: Request, facts: PublicFacts) -> Prepared:
+        """Decide everything that does not need private data."""

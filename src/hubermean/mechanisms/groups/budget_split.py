@@ -1,0 +1,135 @@
+"""How the budget of a grouped release is split between partition selection and the groups.
+
+A user counts in at most `max_groups` groups. Adding or removing the user changes that many groups by one user each.
+Replacing the user may remove it from that many groups and add it to as many others, or change its records where it
+stays, which is no more than removing and adding it: twice as many changes. Every group is therefore protected as under
+`add-remove`, its number of users included, and the budget covers all changes that one user can make. Proof:
+proofs/groups.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from hubermean.accounting.arguments import round_down
+from hubermean.accounting.budget import THE_GROUPS, THE_MEAN, BudgetEntry, Claim, whole_budget
+from hubermean.errors import InputError, parameter
+from hubermean.mechanisms.groups.partition_selection import PartitionSelection
+from hubermean.types.request import Neighbors, Request
+
+MOST_GROUPS = 10_000
+_SELECTION_PART = Fraction(1, 5)  # of epsilon: for the selection of private groups
+_ROUNDING = 1.0 - 2.0**-40  # more than the rounding of a handful of float operations
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupBudgetSplit:
+    """What each part of a grouped release may spend, from public numbers alone.
+
+    Attributes:
+        max_groups: the contribution bound, how many groups a user counts in at most.
+        changes: how many times one user can be added to or removed from a group.
+        selection: the rule for which groups appear, where that is private; its budget is per change.
+        means: the request for the values of all groups together; groups are protected as under `add-remove`.
+        estimation: the request for parameters estimated on one group of each user, in the caller's neighbor relation.
+            It may spend all that `means` may, and takes its part first.
+        whole: the caller's request, all of which is spent where nothing can be released.
+    """
+
+    max_groups: int
+    changes: int
+    selection: PartitionSelection | None
+    means: Request
+    estimation: Request
+    whole: Request
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        *,
+        max_groups: int,
+        public_keys: bool,
+        delta_for: Literal["all", "keys"] = "all",
+    ) -> GroupBudgetSplit:
+        """Split the budget; `delta_for` says whether the means use delta as well, or partition selection alone."""
+        twice = request.neighbors is not Neighbors.ADD_REMOVE
+        changes = max_groups * (2 if twice else 1)
+        selection, epsilon, delta = None, request.epsilon, request.delta
+        if not public_keys:
+            if request.delta == 0.0:
+                raise InputError(
+                    f"selecting groups privately needs delta > 0; give {parameter('delta')}, or "
+                    f"{parameter('keys')} if the groups are public"
+                )
+            own = Fraction(request.epsilon) * _SELECTION_PART
+            parts = 2 if delta_for == "all" else 1
+            selection = PartitionSelection(
+                epsilon=own / changes, delta=Fraction(request.delta) / (parts * changes)
+            )
+            epsilon = round_down(Fraction(request.epsilon) - own)
+            delta = request.delta / 2.0 if delta_for == "all" else 0.0
+        # Which groups a user is in is private, so its number of records in each group is private too.
+        within = Neighbors.REPLACE_USER if twice else Neighbors.ADD_REMOVE
+        return cls(
+            max_groups=max_groups,
+            changes=changes,
+            selection=selection,
+            means=replace(request, epsilon=epsilon, delta=delta, neighbors=Neighbors.ADD_REMOVE),
+            estimation=replace(request, epsilon=epsilon, delta=delta, neighbors=within),
+            whole=request,
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """Public numbers for the release."""
+        return {} if self.selection is None else {"users_for_a_group": self.selection.usual_users}
+
+    def break_down_budget(self, means: tuple[BudgetEntry, ...]) -> tuple[BudgetEntry, ...]:
+        """What was spent on partition selection, followed by the entries of the means."""
+        if self.selection is None:
+            return means
+        # Rounded down, so that all entries together are never more than the whole.
+        epsilon, delta = map(round_down, self._selection_cost(self.selection))
+        return (*whole_budget(epsilon, delta, what=THE_GROUPS), *means)
+
+    def selection_claim(self) -> Claim | None:
+        """What partition selection costs."""
+        if self.selection is None:
+            return None
+        epsilon, delta = self._selection_cost(self.selection)
+        return Claim(what=THE_GROUPS, epsilon=epsilon, delta=delta)
+
+    def means_claim(self) -> Claim:
+        """What the means of all groups cost together."""
+        return Claim(what=THE_MEAN, epsilon=self.means.epsilon, delta=self.means.delta)
+
+    def _selection_cost(self, selection: PartitionSelection) -> tuple[Fraction, Fraction]:
+        return selection.epsilon * self.changes, selection.delta * self.changes
+
+    def one_group(self) -> Request:
+        """The request for each group, for a mechanism that runs group by group; one user is added or removed.
+
+        The losses of all groups that one user contributes to add up. A user that is replaced within a group makes two
+        changes to it, for which delta counts (1 + e^epsilon) times (proofs/groups.md, Lemma 3).
+        """
+        if self.changes == 1:
+            return self.means
+        epsilon = round_down(Fraction(self.means.epsilon) / self.changes)
+        times = float(self.changes)
+        if self.estimation.neighbors is Neighbors.REPLACE_USER:
+            times *= (1.0 + math.exp(min(epsilon, 700.0))) / 2.0
+        delta = self.means.delta / times * _ROUNDING
+        return replace(self.means, epsilon=epsilon, delta=delta if delta >= 1e-100 else 0.0)
+
+
+def check_max_groups(max_groups: int) -> int:
+    """The bound itself; InputError if it is not a whole number in range."""
+    whole = isinstance(max_groups, int) and not isinstance(max_groups, bool)
+    if not whole or not 1 <= max_groups <= MOST_GROUPS:
+        raise InputError(
+            f"{parameter('max_groups')} must be a whole number from 1 to {MOST_GROUPS:,}, not {max_groups!r}"
+        )
+    return max_groups

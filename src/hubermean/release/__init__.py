@@ -1,0 +1,1 @@
+"""The release path: public decisions, the charge, the data, and what may be published."""

@@ -1,0 +1,165 @@
+"""Releases by group: one budget for all groups, the same path as a release without groups (`release/path.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hubermean.accounting.budget import PrivacyCost, whole_budget
+from hubermean.data.group_table import GroupTable
+from hubermean.data.user_table import pad_users
+from hubermean.errors import InputError, parameter
+from hubermean.ingest.groups import parse_group_keys
+from hubermean.ingest.reading import ReadRequest
+from hubermean.mechanisms.base import Mechanism
+from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit, check_max_groups
+from hubermean.mechanisms.groups.grouped import GroupOutcome
+from hubermean.mechanisms.groups.resolution import needs_pool, prepare_groups, resolve_group_mechanism
+from hubermean.noise.source import NoiseSource
+from hubermean.release.path import (
+    NO_USERS,
+    NOT_CHARGED,
+    Charger,
+    must_count_users,
+    published_parameters,
+    round_budget_down,
+    run_on_data,
+    state_requested_budget,
+)
+from hubermean.types.release_table import ReleaseTable
+from hubermean.types.request import PublicFacts, Request, column_names
+from hubermean.types.timings import stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """The groups of a release.
+
+    Attributes:
+        by: the group columns.
+        keys: the public groups; None if groups are selected privately.
+        max_groups: the most groups that a user counts in.
+    """
+
+    by: tuple[str, ...]
+    keys: Sequence[tuple[Any, ...]] | None
+    max_groups: int
+
+    @classmethod
+    def from_keywords(cls, by: str | Sequence[str] | None, keys: Any, max_groups: int) -> Grouping | None:
+        """Return the grouping of the arguments of `mean` and `count`; None without groups."""
+        check_max_groups(max_groups)
+        if by is None:
+            if keys is not None or max_groups != 1:
+                raise InputError(
+                    f"{parameter('keys')} and {parameter('max_groups')} need groups; give {parameter('by')} "
+                    "as well, or leave them out"
+                )
+            return None
+        columns = tuple(column_names(by, "by"))
+        return cls(
+            by=columns,
+            keys=None if keys is None else parse_group_keys(keys, columns),
+            max_groups=max_groups,
+        )
+
+
+@np.errstate(all="ignore")  # as in `release/path.py`
+def release_groups(
+    data: Any,
+    reading: ReadRequest,
+    grouping: Grouping,
+    request: Request,
+    mechanism: Mechanism,
+    noise: NoiseSource,
+    *,
+    n_users: int | None = None,
+    statistic: str = "mean",
+    charger: Charger = NOT_CHARGED,
+) -> ReleaseTable:
+    """Release a statistic per group; `grouping` names the groups, the other arguments are as for `release_data`."""
+    # No user can be in more groups than there are.
+    max_groups = (
+        grouping.max_groups if grouping.keys is None else min(grouping.max_groups, len(grouping.keys))
+    )
+    group_split = GroupBudgetSplit.of(
+        round_budget_down(request),
+        max_groups=max_groups,
+        public_keys=grouping.keys is not None,
+        delta_for="keys" if statistic == "count" else "all",
+    )
+    chosen = resolve_group_mechanism(mechanism, group_split)
+    pooled = needs_pool(chosen)
+    with reading.open(data, by=grouping.by) as opened:
+        if grouping.keys is not None:
+            opened.check_group_keys(grouping.keys)
+        facts = PublicFacts.declared(opened.columns, opened.limits)
+        counted = pooled and must_count_users(
+            group_split.estimation.neighbors, n_users, countable=opened.countable
+        )
+
+        def prepare(n_users: int | None) -> Any:
+            if n_users == 0:
+                raise InputError(NO_USERS)
+            with stage("preparing"):
+                pool_facts = replace(facts, n_users=n_users) if pooled else None
+                return prepare_groups(chosen, group_split, facts, pool_facts)
+
+        prepared: Any = None if counted else prepare(n_users)
+
+        def read() -> GroupTable:
+            table = opened.read_groups(keys=grouping.keys, max_groups=max_groups, pooled=pooled)
+            if counted or n_users is None or table.pool is None:
+                return table
+            return replace(table, pool=pad_users(table.pool, n_users).collect())
+
+        def compute() -> ReleaseTable:
+            table = run_on_data(read, request)
+            run = prepared
+            if counted:
+                assert table.pool is not None
+                found = table.pool.n_users
+                # As in `release/path.py`: the count is public.
+                run = (
+                    prepare(found) if charger is NOT_CHARGED else run_on_data(lambda: prepare(found), request)
+                )
+            with stage("mechanism"), state_requested_budget(request):
+                outcome = run_on_data(lambda: run.run(table, noise), request)
+            return _publish_table(outcome, request, grouping, group_split, chosen, noise, statistic)
+
+        return charger.charge(PrivacyCost(epsilon=request.epsilon, delta=request.delta), compute)
+
+
+def _publish_table(
+    outcome: GroupOutcome,
+    request: Request,
+    grouping: Grouping,
+    group_split: GroupBudgetSplit,
+    chosen: Mechanism,
+    noise: NoiseSource,
+    statistic: str,
+) -> ReleaseTable:
+    means = group_split.means
+    breakdown = outcome.budget_breakdown or whole_budget(means.epsilon, means.delta, what=f"the {statistic}")
+    return ReleaseTable(
+        by=grouping.by,
+        keys=tuple(outcome.keys),
+        values=outcome.values,
+        columns=request.columns,
+        epsilon=request.epsilon,
+        delta=request.delta,
+        neighbors=request.neighbors,
+        mechanism=outcome.mechanism or chosen.name,
+        per=request.per,
+        statistic=statistic,
+        max_groups=group_split.max_groups,
+        public_keys=grouping.keys is not None,
+        parameters=published_parameters({**outcome.parameters, **group_split.parameters()}, noise),
+        budget_breakdown=group_split.break_down_budget(breakdown),
+        intervals=outcome.intervals,
+        measured=outcome.denominators,
+        refusals=outcome.refusals,
+    )

@@ -1,0 +1,1 @@
+"""Private searches by the exponential mechanism: scale, center, tails and contribution bound."""

@@ -1,0 +1,307 @@
+"""Positions of users on a line, counted in intervals, through mergeable quantile sketches.
+
+Users on one machine are sorted once (`SortedPositions`) and, for a grid, rounded exactly (`RoundedPositions`); users in
+several partitions answer the same queries with small summaries (`PartitionedPositions`). Quantiles depend on how users
+are partitioned: they say where counting is worthwhile, and no output distribution may depend on more than the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.data.arrays import IntArray
+from hubermean.data.user_table import PrivateTable, UserTable
+
+Places = NDArray[Any]
+"""Where users are: whole numbers, or floats, by which they are compared and nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class QuantileSketch:
+    """Some users' places, in ascending order, with the users up to and including each; private."""
+
+    places: Places
+    cumulated: IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Quantiles:
+    """How many users there are, and marks: places in ascending order that leave few users between them; private."""
+
+    total: int
+    marks: Places
+
+
+class UserPositions(Protocol):
+    """Queries about users on a line."""
+
+    def quantiles(self, fineness: int) -> Quantiles:
+        """At most 2 * fineness + 1 marks: no gap between them holds more than 1/fineness of the users.
+
+        Gaps are open, so users at a mark are in none; neither before the first mark nor after the last are there more.
+        """
+
+    def within(self, lows: Places, highs: Places) -> IntArray:
+        """The users in each of the closed intervals."""
+
+    def between(self, low: Any, high: Any) -> UserPositions:
+        """The users in a closed interval."""
+
+    def places(self) -> tuple[Places, IntArray]:
+        """All places of users, ascending, and the users at each: for few users, or such as share few places."""
+
+
+class LocalPositions(UserPositions, Protocol):
+    """Of users that are here."""
+
+    def sketch(self, resolution: int) -> QuantileSketch:
+        """At most so many places: none of the gaps that they leave holds more than 1/resolution of the users."""
+
+    def between(self, low: Any, high: Any) -> LocalPositions: ...
+
+
+class SortedPositions:
+    """Users on this machine, sorted once."""
+
+    def __init__(self, places: Places) -> None:
+        self.ascending = np.sort(places)
+
+    def sketch(self, resolution: int) -> QuantileSketch:
+        places = np.unique(self.ascending[target_ranks(len(self.ascending), resolution) - 1])
+        return QuantileSketch(places=places, cumulated=self.up_to(places))
+
+    def quantiles(self, fineness: int) -> Quantiles:
+        return merge_sketches([self.sketch(4 * fineness)], fineness)
+
+    def within(self, lows: Places, highs: Places) -> IntArray:
+        users: IntArray = np.maximum(self.up_to(highs) - self.before(lows), 0)
+        return users
+
+    def up_to(self, ends: Places) -> IntArray:
+        """The users at each end and before it."""
+        users: IntArray = np.searchsorted(self.ascending, ends, side="right")
+        return users
+
+    def before(self, ends: Places) -> IntArray:
+        """The users before each end."""
+        users: IntArray = np.searchsorted(self.ascending, ends, side="left")
+        return users
+
+    def between(self, low: Any, high: Any) -> SortedPositions:
+        start = int(np.searchsorted(self.ascending, low, side="left"))
+        some = copy(self)
+        some.ascending = self.ascending[start : np.searchsorted(self.ascending, high, side="right")]
+        return some
+
+    def places(self) -> tuple[Places, IntArray]:
+        return np.unique(self.ascending, return_counts=True)
+
+
+def target_ranks(total: int, resolution: int) -> IntArray:
+    """The ranks that sketches aim at: 1/resolution of all, 2/resolution, ..., in whole numbers above 0."""
+    whole, rest = divmod(total, resolution)
+    number = np.arange(1, resolution + 1)
+    aims = np.unique(whole * number + -(-rest * number // resolution))  # no product exceeds the total by much
+    return aims[aims > 0]
+
+
+def merge_sketches(sketches: Sequence[QuantileSketch], fineness: int) -> Quantiles:
+    """The survey of all users from sketches of their parts with a resolution of four times the fineness or more.
+
+    Let L be the number of users that sketches know of up to a place: at most all there, and fewer by no more than
+    1/resolution of all. Kept are the places at which L enters another of 2 * fineness equal shares. Up to the next one
+    kept L stays within its share, so no more than 1/(2 fineness) + 2/resolution of the users lie between.
+    """
+    places = np.concatenate([sketch.places for sketch in sketches])
+    if not len(places):
+        return Quantiles(total=0, marks=places)
+    known = np.concatenate([np.diff(sketch.cumulated, prepend=0) for sketch in sketches])
+    order = np.argsort(places, kind="stable")
+    places, known = places[order], np.cumsum(known[order])
+    last = np.append(places[1:] != places[:-1], True)
+    places, known = places[last], known[last]
+    shares = _shares(known, 2 * fineness)
+    # The last place of a sketch has all users of its part up to it.
+    return Quantiles(total=int(known[-1]), marks=places[np.diff(shares, prepend=0) > 0])
+
+
+def _shares(known: IntArray, parts: int) -> IntArray:
+    """Which of so many equal shares of the last weight each one has entered, for any weights of 63 bits."""
+    total = int(known[-1])
+    bounds = np.array([-(-total * part // parts) for part in range(1, parts + 1)])
+    entered: IntArray = np.searchsorted(bounds, known, side="right")
+    return entered
+
+
+# Floats are off by 4 parts in 2^53 (`ExactSums.means`) or by 2^-60 (`encode_binary`); what is computed here adds three
+# parts more.
+_RELATIVE_ERROR, _ABSOLUTE_ERROR = 2.0**-49, 2.0**-59
+_FAR = 1e300
+
+
+class RoundedPositions:
+    """Users at floor(mean / 2^exponent + 1/2), clamped to [-reach, reach].
+
+    Where no float lies within its error of an edge between two positions, users are on the same side of it as their
+    floats. Where one does, all means are rounded one by one, and sorted again.
+    """
+
+    def __init__(
+        self, means: SortedPositions, *, exponent: int, reach: int, one_by_one: Callable[[], SortedPositions]
+    ) -> None:
+        """`means` as floats; `one_by_one` makes the line of the rounded ones."""
+        self._means, self._reach = means, reach
+        self._spacing = 2.0**exponent
+        self._one_by_one = one_by_one
+        self._rounded: SortedPositions | None = None
+
+    def _exactly(self) -> SortedPositions:
+        if self._rounded is None:
+            self._rounded = self._one_by_one()
+        return self._rounded
+
+    def sketch(self, resolution: int) -> QuantileSketch:
+        """Users with smaller floats than a place lie at its position or before, those with larger ones there or after.
+
+        So between two positions there are no more users than between the floats.
+        """
+        sketch = self._means.sketch(resolution)
+        error = np.abs(sketch.places) * _RELATIVE_ERROR + _ABSOLUTE_ERROR
+        low, high = (
+            np.clip(np.floor(means / self._spacing + 0.5), -self._reach, self._reach)
+            for means in (sketch.places - error, sketch.places + error)
+        )
+        if (low != high).any():
+            return self._exactly().sketch(resolution)
+        return QuantileSketch(places=low.astype(np.int64), cumulated=sketch.cumulated)
+
+    def quantiles(self, fineness: int) -> Quantiles:
+        return merge_sketches([self.sketch(4 * fineness)], fineness)
+
+    def within(self, lows: Places, highs: Places) -> IntArray:
+        (before, surely_before), (up_to, surely_up_to) = self._before(lows), self._before(highs + 1)
+        if (before != surely_before).any() or (up_to != surely_up_to).any():
+            return self._exactly().within(lows, highs)
+        users: IntArray = np.maximum(up_to - before, 0)
+        return users
+
+    def _before(self, ends: Places) -> tuple[IntArray, IntArray]:
+        """(most, least) users that can lie before each end: with means below the edge half a unit before it."""
+        edges = (ends - 0.5) * self._spacing
+        edges[ends <= -self._reach], edges[ends > self._reach] = -_FAR, _FAR  # nobody, and all, by the clamp
+        error = np.abs(edges) * _RELATIVE_ERROR + _ABSOLUTE_ERROR
+        return self._means.up_to(edges + error), self._means.before(edges - error)
+
+    def between(self, low: Any, high: Any) -> LocalPositions:
+        return self._exactly().between(low, high)
+
+    def places(self) -> tuple[Places, IntArray]:
+        return self._exactly().places()
+
+
+Question = Callable[[LocalPositions], Any]
+
+
+def locate_users(table: PrivateTable, of_part: Callable[[UserTable], LocalPositions]) -> UserPositions:
+    """Return the positions of the users of a table; `of_part` makes those of a partition and is pickled for Spark."""
+    if not isinstance(table, UserTable):  # each question is a pass
+        return PartitionedPositions(lambda question: table.map_partitions(_OfLine(of_part, question)))
+    lines = table.map_partitions(of_part)
+    # Users are sorted by then, and to start threads would take longer than to answer.
+    return (
+        lines[0]
+        if len(lines) == 1
+        else PartitionedPositions(lambda question: [question(positions) for positions in lines])
+    )
+
+
+class PartitionedPositions:
+    """Positions in several partitions, queried as one: `ask` returns the answer of every partition."""
+
+    def __init__(self, ask: Callable[[Question], Sequence[Any]]) -> None:
+        self._ask = ask
+
+    def quantiles(self, fineness: int) -> Quantiles:
+        return merge_sketches(self._ask(_Sketching(4 * fineness)), fineness)
+
+    def within(self, lows: Places, highs: Places) -> IntArray:
+        users: IntArray = np.sum(self._ask(_Counting(lows, highs)), axis=0, dtype=np.int64)
+        return users
+
+    def between(self, low: Any, high: Any) -> PartitionedPositions:
+        return PartitionedPositions(lambda question: self._ask(_Between(low, high, question)))
+
+    def places(self) -> tuple[Places, IntArray]:
+        parts = self._ask(_places)
+        places, owners = np.unique(np.concatenate([places for places, _ in parts]), return_inverse=True)
+        users = np.zeros(len(places), dtype=np.int64)
+        np.add.at(users, owners, np.concatenate([users for _, users in parts]))
+        return places, users
+
+
+# --- queries that a partition answers
+# ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _OfLine:
+    """A question about the users of a part on the line."""
+
+    of_part: Callable[[UserTable], LocalPositions]
+    question: Question
+
+    def __call__(self, part: UserTable) -> Any:
+        return self.question(self.of_part(part))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Between:
+    low: Any
+    high: Any
+    question: Question
+
+    def __call__(self, positions: LocalPositions) -> Any:
+        return self.question(positions.between(self.low, self.high))
+
+
+@dataclass(frozen=True)
+class _Sketching:
+    resolution: int
+
+    def __call__(self, positions: LocalPositions) -> QuantileSketch:
+        return positions.sketch(self.resolution)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Counting:
+    lows: Places
+    highs: Places
+
+    def __call__(self, positions: LocalPositions) -> IntArray:
+        return positions.within(self.lows, self.highs)
+
+
+def _places(positions: LocalPositions) -> tuple[Places, IntArray]:
+    return positions.places()
+
+
+@dataclass(frozen=True)
+class MeanPositions:
+    """Users with usable records at their means, as floats."""
+
+    column: int
+
+    def __call__(self, part: UserTable) -> SortedPositions:
+        return part.cached(self, lambda: SortedPositions(select_usable(part, part.column_means(self.column))))
+
+
+def select_usable(table: UserTable, numbers: NDArray[Any]) -> NDArray[Any]:
+    """What belongs to users with usable records."""
+    # Most often all have some, and nothing need be copied.
+    return numbers if table.counts.all() else numbers[table.counts > 0]

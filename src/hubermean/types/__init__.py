@@ -1,0 +1,1 @@
+"""What callers state and what leaves: requests, neighbor relations, releases, and how numbers are written."""

@@ -1,0 +1,261 @@
+"""`Release`: the result of `mean` and `count`. It holds only what is safe to publish."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from hubermean.accounting.arguments import is_real
+from hubermean.errors import InputError, printable
+from hubermean.types.formatting import SHOWN, labelled
+from hubermean.types.release_info import ReleaseInfo, format_values, state_guarantee
+
+DEFAULT_LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A confidence interval per column, computed from released quantities only, with what it covers and assumes."""
+
+    level: float
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    covers: str
+    assumption: str = ""
+
+
+class IntervalRule(Protocol):
+    """Computes the interval of a release at any level, from released quantities only."""
+
+    def at(self, level: float) -> Interval:
+        """Return the interval at a level."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denominator:
+    """What a mean was divided by: the number of users, or an estimate of the number of records.
+
+    Users with far more records than the contribution bound are counted only in part, so with very unequal users the
+    number of records is too low.
+
+    Attributes:
+        value: the measured number; never below zero.
+        low, high: its 95% interval, which covers noise, and not the records of users far beyond the contribution bound.
+        exact: whether it is public, so that it was not measured.
+    """
+
+    value: float
+    low: float
+    high: float
+    exact: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the denominator as plain data."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Release(ReleaseInfo):
+    """A private mean or count, with its guarantee. Everything in it is released or public: safe to store and publish.
+
+    Attributes:
+        values: the released values, one per column.
+        n_users: the number of users if it is public, otherwise None.
+        interval_rule: computes `interval`; None if the mechanism offers no interval.
+        denominator: the number of users or bounded records that the mean was divided by, if the mechanism measured it
+            (`clipped` and `adaptive` do, at no further cost).
+        warnings: sentences on how the value should not be read.
+        group: the group of the value, by column; None outside of a `ReleaseTable`.
+
+    The other attributes are those of `ReleaseInfo`: columns, epsilon, delta, neighbors, mechanism, per, parameters,
+    budget_breakdown, statistic and receipt.
+    """
+
+    values: tuple[float, ...]
+    n_users: int | None
+    interval_rule: IntervalRule | None = field(default=None, compare=False)
+    denominator: Denominator | None = None
+    warnings: tuple[str, ...] = ()
+    group: Mapping[str, Any] | None = None
+
+    @property
+    def value(self) -> float | list[float]:
+        """A number for one column, a list in the order of `columns` for several; counts are whole numbers."""
+        if self.statistic == "count":
+            return int(self.values[0])
+        return self.values[0] if len(self.values) == 1 else list(self.values)
+
+    def interval(
+        self, level: float = DEFAULT_LEVEL
+    ) -> tuple[float, float] | list[tuple[float, float]] | None:
+        """Return (low, high), or one pair per column; None if the mechanism offers no interval.
+
+        Args:
+            level: the confidence level, between 0 and 1.
+
+        `interval_details(level)` also says what the interval covers and assumes.
+        """
+        details = self.interval_details(level)
+        if details is None:
+            return None
+        pairs = list(zip(details.low, details.high, strict=True))
+        return pairs[0] if len(pairs) == 1 else pairs
+
+    def interval_details(self, level: float = DEFAULT_LEVEL) -> Interval | None:
+        """Return the interval with what it covers and assumes; None if the mechanism offers no interval."""
+        if not is_real(level) or not 0.0 < level < 1.0:
+            raise InputError(f"level must be a number between 0 and 1, not {level!r}")
+        return None if self.interval_rule is None else self.interval_rule.at(level)
+
+    @property
+    def total(self) -> float | list[float] | None:
+        """The sum of all (clipped) values: the mean times its denominator; None if that was not measured."""
+        if self.denominator is None:
+            return None
+        return _unpack(tuple(value * self.denominator.value for value in self.values))
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in one sentence."""
+        grouped = self.group is not None
+        return state_guarantee(self.epsilon, self.delta, self.neighbors, grouped=grouped)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the release as plain data, stable across versions."""
+        details = self.interval_details()
+        interval = details and {
+            "level": details.level,
+            "low": _unpack(details.low),
+            "high": _unpack(details.high),
+            "covers": details.covers,
+            **({"assumption": details.assumption} if details.assumption else {}),
+        }
+        return {
+            **group_fields(self.group),
+            "released": True,
+            "statistic": self.statistic,
+            "value": self.value,
+            "columns": list(self.columns),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "neighbors": self.neighbors.value,
+            "mechanism": self.mechanism,
+            "per": self.per,
+            "n_users": self.n_users,
+            "interval": interval,
+            "denominator": self.denominator and self.denominator.to_dict(),
+            "warnings": list(self.warnings),
+            "parameters": dict(self.parameters),
+            "budget_breakdown": [asdict(entry) for entry in self.budget_breakdown],
+            "guarantee": self.guarantee,
+            "ledger": self.receipt and self.receipt.to_dict(),
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return `to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the release as labelled lines, which every rendering shows.
+
+        Of many columns only the first are included, so that a release fits on one screen.
+        """
+        details = self.interval_details()
+        lines: list[tuple[str, str]] = []
+        if self.group is not None:
+            named = ", ".join(
+                f"{printable(name)} = {printable(str(key))}" for name, key in self.group.items()
+            )
+            lines.append(("group", f"{named}, of a table under one guarantee"))
+        shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
+        for position, (column, value) in enumerate(shown):
+            ends = () if details is None else (details.low[position], details.high[position])
+            shown_value, *shown_ends = format_values(self.statistic, value, *ends)
+            lines.append((f"{printable(column)}, {self.description}", shown_value))
+            if details is not None:
+                lines.append((f"{details.level:.0%} interval", " to ".join(shown_ends)))
+        if len(self.columns) > SHOWN:
+            lines.append(
+                (f"and {len(self.columns) - SHOWN:,} more columns", "in values, to_dict() and to_json()")
+            )
+        lines.extend(("warning", warning) for warning in self.warnings)
+        if details is not None:
+            lines.append(("interval covers", details.covers))
+        if self.denominator is not None and not self.denominator.exact:
+            lines.append((f"{self.per}s behind it", _format_denominator(self.denominator)))
+        lines.append(("privacy", f"{self.budget}, {self.neighbors.value}"))
+        lines.append(("guarantee", self.guarantee))
+        lines.extend(self.breakdown_lines())
+        lines.append(("mechanism", self.mechanism))
+        if self.n_users is not None:
+            lines.append(("users (public)", f"{self.n_users:,}"))
+        return [*lines, *self.parameter_lines(), *self.receipt_lines()]
+
+    def __repr__(self) -> str:
+        return labelled(self.rows())
+
+    def _repr_html_(self) -> str:
+        cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:none"
+        released = 2 * min(len(self.columns), SHOWN) if self.interval_rule is not None else len(self.columns)
+        cells = "".join(
+            f'<tr><th style="{cell};font-weight:normal;opacity:0.7">{html.escape(label)}</th>'
+            f'<td style="{cell};max-width:46em;white-space:normal'
+            f'{";font-weight:bold" if position < released else ""}">{html.escape(text)}</td></tr>'
+            for position, (label, text) in enumerate(self.rows())
+        )
+        caption = "text-align:left;font-weight:bold;padding-bottom:4px"
+        title = f'<caption style="{caption}">Private {self.statistic}</caption>'
+        return f'<table style="border-collapse:collapse">{title}{cells}</table>'
+
+
+RESERVED = frozenset(
+    {
+        "released",
+        "reason",
+        "statistic",
+        "value",
+        "columns",
+        "epsilon",
+        "delta",
+        "neighbors",
+        "mechanism",
+        "per",
+    }
+    | {
+        "warnings",
+        "n_users",
+        "interval",
+        "denominator",
+        "parameters",
+        "guarantee",
+        "group",
+        "budget_breakdown",
+        "ledger",
+    }
+)
+"""Fields of a release in JSON, which a group column of the same name must not overwrite."""
+
+
+def group_fields(group: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the group columns next to the other fields, and again under "group", where no name can collide."""
+    if group is None:
+        return {}
+    keys = {name: plain_key(key) for name, key in group.items()}
+    return {**{name: key for name, key in keys.items() if name not in RESERVED}, "group": keys}
+
+
+def plain_key(key: Any) -> Any:
+    """Return a key as JSON: integers, texts and flags unchanged, dates and other types as text."""
+    return key if isinstance(key, str | int | bool) else str(key)
+
+
+def _format_denominator(denominator: Denominator) -> str:
+    value, low, high = (f"{one:,.0f}" for one in (denominator.value, denominator.low, denominator.high))
+    return f"{value} ({low} to {high})"
+
+
+def _unpack(numbers: tuple[float, ...]) -> float | list[float]:
+    return numbers[0] if len(numbers) == 1 else list(numbers)

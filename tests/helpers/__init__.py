@@ -1,0 +1,1 @@
+"""What tests share: oracles, adversarial neighbors, servers and simulated faults."""

@@ -1,0 +1,114 @@
+"""What ingest makes of records in a container, in a form that two data sets can be compared by.
+
+Only this file knows how tables are asked for and read; a change of a signature is a change here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import hubermean as hm
+from hubermean.auditing.cells import Columns, Kinds, identity
+from hubermean.auditing.containers import CONTAINERS
+from hubermean.data.user_table import UserTable
+from hubermean.ingest.reading import group_table, user_table
+
+USER, GROUP, VALUE = "u", "g", "v"
+
+Entries = Counter[tuple[Hashable, ...]]
+"""("user", sum, usable records, records) of each user, or ("group", type of the key, key, sum, usable records) of each
+user in each group that it counts in, and ("pool", sum, usable records) of each user: all that a release is made of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Which table to ask for: that of users, or, with `max_groups`, that of users and groups."""
+
+    max_groups: int | None = None
+    keys: tuple[Hashable, ...] | None = None
+    pooled: bool = False
+    engine: str | None = None
+
+    @property
+    def of_one_user(self) -> int:
+        """How many entries one user has at most."""
+        return 1 if self.max_groups is None else self.max_groups + self.pooled
+
+    def at(self, data: Any) -> Entries | Refusal:
+        try:
+            return Counter(self._entries(data))
+        except hm.HubermeanError as refusal:
+            return Refusal(kind=type(refusal).__name__, message=str(refusal))
+
+    def within(self, name: str, columns: Columns, kinds: Kinds | None = None) -> Entries | Refusal:
+        """At columns in a container; messages do not show where its files lie."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.at(CONTAINERS[name].make(columns, Path(folder), kinds))
+            if isinstance(found, Refusal):
+                return Refusal(kind=found.kind, message=found.message.replace(folder, ""))
+            return found
+
+    def _entries(self, data: Any) -> Iterator[tuple[Hashable, ...]]:
+        if self.max_groups is None:
+            users = user_table(data, user=[USER], value=[VALUE], engine=self.engine).collect()
+            for share, records in zip(_shares(users), users.records.tolist(), strict=True):
+                yield "user", *share, records
+            return
+        keys = None if self.keys is None else [(key,) for key in self.keys]
+        table = group_table(
+            data,
+            user=[USER],
+            value=[VALUE],
+            by=[GROUP],
+            keys=keys,
+            max_groups=self.max_groups,
+            pooled=self.pooled,
+            engine=self.engine,
+        )
+        if keys is not None:  # shown as they were given, type and all
+            assert [(type(key), key) for (key,) in table.keys] == [(type(key), key) for (key,) in keys]
+        names = [(type(key).__name__, key) for (key,) in table.keys]
+        for code, share in zip(table.membership.groups.tolist(), _shares(table.members), strict=True):
+            yield "group", *names[code], *share
+        for share in () if table.pool is None else _shares(table.pool):
+            yield "pool", *share
+
+
+def _shares(table: UserTable) -> list[tuple[Fraction, int]]:
+    sums = table.sums[0]
+    return [(sums.fraction(position), count) for position, count in enumerate(table.counts.tolist())]
+
+
+def expected_users(columns: Columns, numbers: Sequence[Fraction | None]) -> Entries:
+    """What the rules of reading make of the cells, in plain Python; `numbers` are the values, None where unusable."""
+    held: dict[str, list[Fraction | None]] = {}
+    for user, number in zip(columns[USER], numbers, strict=True):
+        if (who := identity(user)) is not None:
+            held.setdefault(who, []).append(number)
+    return Counter(("user", *_share(of_user), len(of_user)) for of_user in held.values())
+
+
+def expected_groups(columns: Columns, numbers: Sequence[Fraction | None]) -> Entries:
+    """The same by group, if everybody counts in all its groups."""
+    held: dict[tuple[str, str], list[Fraction | None]] = {}
+    for user, group, number in zip(columns[USER], columns[GROUP], numbers, strict=True):
+        if (who := identity(user)) is not None and (where := identity(group)) is not None:
+            held.setdefault((who, where), []).append(number)
+    return Counter(("group", "str", where, *_share(share)) for (_, where), share in held.items())
+
+
+def _share(held: Sequence[Fraction | None]) -> tuple[Fraction, int]:
+    usable = [number for number in held if number is not None]
+    return sum(usable, Fraction(0)), len(usable)

@@ -1,0 +1,298 @@
+"""Slips planted in reading, one at a time: does a test go red?
+
+`python tests/helpers/ingest_mutants.py` copies the package, plants each slip, runs the tests that should find it and
+says which
+slips survive. `python tests/helpers/ingest_mutants.py NAME ...` plants some of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent.parent
+SOURCE = HERE.parent / "src"
+WAY_IN, INVARIANCE, CANARIES = (
+    "privacy/test_way_in.py",
+    "privacy/test_container_invariance.py",
+    "privacy/test_canaries.py",
+)
+
+
+@dataclass(frozen=True)
+class Slip:
+    """`old` becomes `new` in a module; `tests` are the files, and what of them is run, that should notice."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    only: str = "not spark"
+
+
+SLIPS = (
+    Slip(
+        "whole floats keep their point",
+        "ingest/identity.py",
+        "return str(int(number))",
+        "return repr(number)",
+        (INVARIANCE,),
+    ),
+    Slip(
+        "flags are numbers",
+        "ingest/identity.py",
+        '"true" if cell else "false"',
+        '"1" if cell else "0"',
+        (INVARIANCE,),
+    ),
+    Slip(
+        "decimals keep trailing zeros",
+        "ingest/identity.py",
+        'text.rstrip("0").rstrip(".") if "." in text else text',
+        "text",
+        (INVARIANCE, "ingest/test_engines.py"),
+    ),
+    Slip(
+        "half a surrogate pair is lost",
+        "ingest/identity.py",
+        "        return escape_bytes(held)",
+        "        return text.encode(errors='replace').decode()",
+        (INVARIANCE, WAY_IN),
+    ),
+    Slip(
+        "the order of groups follows from codes",
+        "ingest/duckdb/queries.py",
+        "md5(concat_ws(chr({IDENTITY_SEPARATOR}), {', '.join([*identities, *groups])}))",
+        "hash({', '.join([*users, *groups])})",
+        (WAY_IN, INVARIANCE),
+    ),
+    Slip(
+        "the order of groups forgets the user",
+        "ingest/duckdb/queries.py",
+        "[*identities, *groups]",
+        "groups",
+        ("ingest/test_engines.py",),
+    ),
+    Slip(
+        "members of types are shown",
+        "ingest/schema.py",
+        'return re.split(r"[(<]", str(declared), maxsplit=1)[0]',
+        "return str(declared)",
+        (WAY_IN, CANARIES),
+    ),
+    Slip(
+        "names of columns are shown",
+        "ingest/schema.py",
+        "list(self.types) if self.names_declared else ()",
+        "list(self.types)",
+        (WAY_IN, CANARIES),
+    ),
+    Slip(
+        "names of frames are shown",
+        "ingest/frames.py",
+        "raise InputError(missing_column_message(name))",
+        "raise InputError(missing_column_message(name, list(map(str, existing))))",
+        (WAY_IN, CANARIES),
+    ),
+    Slip(
+        "pandas infers the type of keys",
+        "ingest/pandas_frames.py",
+        "    return pa.array([identity_text(cell) for cell in _cells(series)], type=pa.large_string())",
+        "    with contextlib.suppress(Exception):\n        return pa.array(list(series))\n"
+        "    return pa.array([identity_text(cell) for cell in _cells(series)], type=pa.large_string())",
+        (WAY_IN, INVARIANCE),
+    ),
+    Slip(
+        "objects are no values",
+        "ingest/pandas_frames.py",
+        "    return _cell_values(_cells(series))",
+        "    from hubermean.errors import InputError\n    raise InputError('dtype object')",
+        (WAY_IN, INVARIANCE),
+    ),
+    Slip(
+        "decimals of objects are no values",
+        "ingest/pandas_frames.py",
+        "isinstance(cell, Real | Decimal | np.bool_)",
+        "isinstance(cell, Real | np.bool_)",
+        (INVARIANCE,),
+    ),
+    Slip(
+        "durations forget their unit",
+        "ingest/pandas_frames.py",
+        "per_second = _PER_SECOND[unit]",
+        "per_second = 10**9",
+        (INVARIANCE, "ingest/test_exact_sums.py"),
+    ),
+    Slip(
+        "a column without values is refused",
+        "ingest/schema.py",
+        '_NULL = "null"',
+        '_NULL = "no such type"',
+        ("privacy/test_way_in_files.py",),
+    ),
+    Slip(
+        "a byte order mark loses a record",
+        "ingest/duckdb/text_files.py",
+        "marked = number == 0 and block.startswith(_BYTE_ORDER_MARK)",
+        "marked = False",
+        (WAY_IN, "privacy/test_way_in_files.py"),
+    ),
+    Slip(
+        "lone surrogates lose a record",
+        "ingest/duckdb/text_files.py",
+        "_SURROGATE_BYTES.search(before + block)",
+        "False",
+        (WAY_IN,),
+    ),
+    Slip("long records vanish", "ingest/duckdb/queries.py", "if self.rejects and", "if False and", (WAY_IN,)),
+    Slip(
+        "long records of a query vanish",
+        "ingest/duckdb/session.py",
+        "if tables and rejects and",
+        "if False and",
+        (WAY_IN, "privacy/test_way_in_files.py"),
+    ),
+    Slip(
+        "memory decides about an answer",
+        "ingest/duckdb/source.py",
+        "again = replace(attempt, options=replace(self.options, memory_limit=None))",
+        "again = attempt",
+        (WAY_IN,),
+    ),
+    Slip(
+        "odd text of Parquet files ends it",
+        "ingest/duckdb/source.py",
+        "again = replace(attempt, bytewise=True)",
+        "again = attempt",
+        (WAY_IN, "privacy/test_way_in_files.py"),
+    ),
+    Slip(
+        "a failure is free",
+        "release/path.py",
+        '    raise NotReleased(f"{reason}; {cost} counts as spent"',
+        '    raise InputError(reason) if cost else NotReleased(f"{reason}; {cost} counts as spent"',
+        (WAY_IN,),
+    ),
+    Slip("lazy frames are counted", "ingest/frames.py", "roles, countable=False\n", "roles\n", (WAY_IN,)),
+    Slip(
+        "text files are counted",
+        "ingest/duckdb/source.py",
+        "yield DuckdbSource(schema=schema, options=options, countable=False, open_rows=open_rows)",
+        "yield DuckdbSource(schema=schema, options=options, countable=True, open_rows=open_rows)",
+        (WAY_IN,),
+    ),
+    Slip(
+        "the data name public groups",
+        "ingest/groups.py",
+        "return any(os.path.samefile",
+        "return False and any(os.path.samefile",
+        (WAY_IN,),
+    ),
+    Slip(
+        "a copy of the data names public groups",
+        "ingest/groups.py",
+        "if set(source.schema.types) != set(by):",
+        "if False:",
+        (WAY_IN,),
+    ),
+    Slip(
+        "JSON numbers are text",
+        "ingest/duckdb/dialect.py",
+        "ELSE coalesce({self.identity(number, 'double', scale=0)}, {token}) END",
+        "ELSE {token} END",
+        (INVARIANCE, "privacy/test_way_in_files.py"),
+    ),
+    Slip(
+        "text that is no number fails",
+        "ingest/duckdb/dialect.py",
+        "coalesce(try_cast({text} AS DOUBLE)",
+        "coalesce(CAST({text} AS DOUBLE)",
+        (INVARIANCE, "ingest/test_records.py"),
+    ),
+    Slip(
+        "errors quote the engine",
+        "ingest/engine.py",
+        '        interrupted = type(error) is RuntimeError and str(error) == "Query interrupted"\n',
+        '        interrupted = type(error) is RuntimeError and str(error) == "Query interrupted"\n'
+        '        message = f"{message}: {error}"\n',
+        ("hostile/test_files.py", CANARIES),
+    ),
+    Slip(
+        "an error carries its cause",
+        "ingest/engine.py",
+        "        interrupted = False\n    if interrupted",
+        "        raise InputError(message) from error\n    if interrupted",
+        ("hostile/test_files.py", CANARIES),
+    ),
+    Slip(
+        "names that differ in case are two columns",
+        "ingest/duckdb/source.py",
+        "GROUP BY lower(name)",
+        "GROUP BY name",
+        ("ingest/test_records.py",),
+    ),
+    Slip(
+        "the stated number of users is not kept",
+        "data/user_table.py",
+        "    if more == 0:\n",
+        "    if more >= 0:\n",
+        (WAY_IN, "privacy/test_way_in_files.py"),
+    ),
+)
+
+
+def red_test(slip: Slip, copy: Path) -> str | None:
+    """The first test that goes red, and its last line; None if all are green."""
+    path = copy / "hubermean" / slip.module
+    text = path.read_text()
+    assert slip.old in text, f"{slip.name}: {slip.module} has changed"
+    path.write_text(text.replace(slip.old, slip.new))
+    try:
+        tests = [str(HERE / name) for name in slip.tests if (HERE / name).exists()]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            slip.only,
+            *tests,
+        ]
+        environment = os.environ | {"PYTHONPATH": str(copy), "HUBERMEAN_QUICK_RED": "1"}
+        done = subprocess.run(command, env=environment, cwd=HERE.parent, capture_output=True, check=False)
+        if done.returncode == 0:
+            return None
+        said = [line for line in done.stdout.decode().splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        return said[0] if said else f"pytest ended with {done.returncode}"
+    finally:
+        path.write_text(text)
+
+
+def main(names: list[str]) -> int:
+    alive = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "src")
+        shutil.copytree(SOURCE, copy)
+        for slip in SLIPS:
+            if names and slip.name not in names:
+                continue
+            red = red_test(slip, copy)
+            print(f"{'found' if red else 'SURVIVES':10}{slip.name}: {red}", flush=True)
+            alive += [slip.name] * (red is None)
+    print(f"{len(alive)} of {len(names) or len(SLIPS)} survive")
+    return bool(alive)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

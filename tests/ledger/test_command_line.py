@@ -1,0 +1,281 @@
+"""`hubermean ledger`, and releases that are charged to one, as a person or a script uses them."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import hubermean as hm
+from helpers.command_line import typed
+from hubermean.cli.app import app
+from hubermean.report.ledger_export import export_ledger
+from hubermean.report.ledger_page import ledger_page
+
+PROGRAM = str(Path(sys.executable).with_name("hubermean"))
+KNOWN = ["--user", "u", "--value", "v", "--bounds", "0", "9", "--per", "user"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pq.write_table(pa.table({"u": [1, 1, 2, 3], "v": [1.0, 2.0, 3.0, 4.0]}), tmp_path / "t.parquet")
+    return tmp_path
+
+
+def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **environment},
+    )
+
+
+def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place: str) -> None:
+    """The whole way, in processes of their own: open, release, ask again, run out, look, verify."""
+    made = run("ledger", "init", place, "--dataset", "trips", "--epsilon", "1", "--user", "u", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    paid = ["--ledger", place, "--dataset", "trips"]
+    first = run("release", "t.parquet", *KNOWN, "--epsilon", "0.75", *paid, "--json", cwd=folder)
+    assert first.returncode == 0, first.stderr
+    told = json.loads(first.stdout)
+    assert told["ledger"] == {
+        "dataset": "trips",
+        "entry": 3,
+        "charged": "epsilon = 0.75",
+        "left": "epsilon = 0.25",
+        "again": False,
+        "recorded": True,
+    }
+    again = run("release", "t.parquet", *KNOWN, "--epsilon", "0.75", *paid, "--quiet", cwd=folder)
+    assert float(again.stdout) == told["value"]
+    refused = run("release", "t.parquet", *KNOWN, "--epsilon", "0.5", *paid, "--json", cwd=folder)
+    assert refused.returncode == 3
+    assert refused.stderr == (
+        "error: the data set 'trips' has epsilon = 0.25 left, but this release costs epsilon = 0.5; "
+        "use a smaller budget\n"
+    )
+    assert json.loads(refused.stdout) == {
+        "released": False,
+        "reason": refused.stderr.removeprefix("error: ").rstrip(),
+        "epsilon_left": 0.25,
+        "delta_left": 0.0,
+    }
+    counted = run("count", "t.parquet", "--user", "u", "--epsilon", "0.25", *paid, cwd=folder)
+    assert counted.returncode == 0
+    assert "epsilon = 0.25 charged; epsilon = 0 left" in " ".join(counted.stdout.split())
+    assert run("ledger", "show", place, "--quiet").stdout == "trips\t0\t0\n"
+    shown = json.loads(run("ledger", "show", place, "--dataset", "trips", "--json").stdout)
+    assert shown["datasets"][0]["spent"] == {"loss": "1", "delta": "0"}
+    spent = run("ledger", "spend", place)
+    assert "mean of v, auto, from t.parquet" in spent.stdout
+    verified = run("ledger", "verify", place, "--json")
+    assert verified.returncode == 0
+    assert json.loads(verified.stdout)["sound"] is True
+
+
+def test_charges_for_what_is_released_elsewhere(folder: Path) -> None:
+    typed("ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", "--delta", "1e-6", cwd=folder)
+    spend = ["ledger", "spend", "l.sqlite", "--dataset", "d"]
+    assert typed(*spend, "--epsilon", "0.9", "--note", "histogram", cwd=folder).returncode == 0
+    over = typed(*spend, "--epsilon", "0.2", cwd=folder)
+    assert (over.returncode, over.stderr.count("\n")) == (3, 1)
+    assert typed(*spend, "--epsilon", "0", "--delta", "1e-6", "--quiet", cwd=folder).stdout == "0.1\n"
+    assert "histogram" in typed("ledger", "spend", "l.sqlite", "--quiet", cwd=folder).stdout
+    for wrong in (
+        ["--note", "x"],
+        ["--epsilon", "nan"],
+        ["--epsilon", "-1"],
+        ["--epsilon", "1", "--delta", "2"],
+    ):
+        ended = typed(*spend, *wrong, cwd=folder)
+        assert ended.returncode == 2, wrong
+        assert ended.stderr.startswith("error: ")
+    missing = typed("ledger", "spend", "l.sqlite", "--epsilon", "0.1", cwd=folder)
+    assert "--dataset" in missing.stderr
+
+
+def test_damage_is_exit_code_five_and_names_the_entry(folder: Path) -> None:
+    place = folder / "l.sqlite"
+    typed("ledger", "init", str(place), "--dataset", "d", "--epsilon", "1")
+    typed("ledger", "spend", str(place), "--dataset", "d", "--epsilon", "0.5", "--note", "histogram")
+    page = place.read_bytes()
+    place.write_bytes(page.replace(b"histogram", b"histogrAm"))
+    shown = typed("ledger", "verify", str(place))
+    assert shown.returncode == 5
+    assert "entry 2: it was altered" in shown.stdout
+    assert typed("ledger", "verify", str(place), "--quiet").stdout == "damaged\n"
+    assert json.loads(typed("ledger", "verify", str(place), "--json").stdout)["faults"][0]["entry"] == 2
+    release = typed(
+        "release",
+        "t.parquet",
+        *KNOWN,
+        "--epsilon",
+        "0.1",
+        "--ledger",
+        str(place),
+        "--dataset",
+        "d",
+        cwd=folder,
+    )
+    assert (release.returncode, release.stdout) == (5, "")
+    assert release.stderr == "error: entry 2 was altered\n" or "entry 2 was altered" in release.stderr
+    exported = typed("ledger", "export", str(place), "--out", "l.html", cwd=folder)
+    assert exported.returncode == 5
+    assert "Release nothing against it" in (folder / "l.html").read_text()
+
+
+def test_a_ledger_in_the_environment_must_be_used(folder: Path) -> None:
+    """Whoever sets it means every release: one that names no data set is refused."""
+    place = str(folder / "l.sqlite")
+    typed("ledger", "init", place, "--dataset", "d", "--epsilon", "1")
+    release = ["release", "t.parquet", *KNOWN, "--epsilon", "0.5"]
+    refused = typed(*release, cwd=folder, HUBERMEAN_LEDGER=place)
+    assert refused.returncode == 2
+    assert refused.stderr == "error: --ledger and --dataset go together; give both, or neither\n"
+    assert typed(*release, "--dataset", "d", cwd=folder, HUBERMEAN_LEDGER=place).returncode == 0
+    assert "0.5" in typed("ledger", "show", HUBERMEAN_LEDGER=place).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["ledger", "show", "none.sqlite"],
+            "there is no ledger none.sqlite; create one with hubermean ledger init",
+        ),
+        (
+            ["ledger", "init", "no/l.sqlite", "--dataset", "d", "--epsilon", "1"],
+            "the folder no of ledger l.sqlite does not exist",
+        ),
+        (
+            ["ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "0"],
+            "epsilon must be a number from 1e-9",
+        ),
+        (
+            ["ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", "--delta", "1"],
+            "delta must be 0",
+        ),
+        (
+            ["ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", "--composition", "best"],
+            "--composition must be 'basic' or 'concentrated', not 'best'",
+        ),
+        (["ledger", "init", "t.parquet", "--dataset", "d", "--epsilon", "1"], "or not a ledger"),
+        (["ledger", "export", "l.sqlite", "--out", "x.txt"], "must end in .html or .htm or .json"),
+    ],
+)
+def test_errors_are_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
+    before = (folder / "t.parquet").read_bytes()
+    ended = typed(*arguments, cwd=folder)
+    assert ended.returncode in (2, 5)
+    assert sentence in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert (folder / "t.parquet").read_bytes() == before
+
+
+def test_what_is_paid_for_but_not_recorded_is_printed_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(folder / "l.sqlite")
+    with hm.Ledger(place) as ledger:
+        ledger.init("d", epsilon=1)
+
+    def full(*_: object) -> None:
+        raise hm.LedgerUnavailable("the disk is full")
+
+    monkeypatch.setattr(hm.Ledger, "conclude", full)
+    options = [*KNOWN, "--epsilon", "0.5", "--ledger", place, "--dataset", "d", "--json"]
+    shown = CliRunner().invoke(app, ["release", str(folder / "t.parquet"), *options])
+    assert shown.exit_code == 74
+    assert json.loads(shown.stdout)["released"] is True
+    assert "could not be recorded; keep it" in shown.stderr
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[str, str]] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen |= {(tag, name) for name, _ in attrs} | {(tag, "")}
+
+
+def tags(page: str) -> set[tuple[str, str]]:
+    found = Tags()
+    found.feed(page)
+    return found.seen
+
+
+def exported_with(folder: Path, name: str, note: str, column: str) -> dict[str, Any]:
+    place = folder / "l.sqlite"
+    place.unlink(missing_ok=True)
+    with hm.Ledger(place) as ledger:
+        ledger.init(name, epsilon=3, delta=1e-6, composition="concentrated", user=[column])
+        ledger.spend(name, epsilon=0.1, note=note)
+        table = pa.table({column: [1, 2, 3], f"v{column}": [1.0, 2.0, 3.0]})
+        hm.mean(
+            table,
+            user=column,
+            value=f"v{column}",
+            bounds=(0, 9),
+            per="user",
+            epsilon=0.1,
+            ledger=ledger,
+            dataset=name,
+            question=note,
+        )
+        return export_ledger(ledger)
+
+
+text = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1, max_size=40).filter(
+    lambda one: one.strip() and one.isprintable()
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=text, note=text, column=text)
+def test_a_page_shows_names_as_text(
+    tmp_path_factory: pytest.TempPathFactory, name: str, note: str, column: str
+) -> None:
+    folder = tmp_path_factory.mktemp("page")
+    plain = tags(ledger_page(exported_with(folder, "trips", "histogram", "u")))
+    page = ledger_page(exported_with(folder, name, note, column))
+    assert tags(page) == plain
+
+
+def test_a_page_escapes_markup(tmp_path: Path) -> None:
+    hostile = "<script>alert('x')</script>\"&"
+    page = ledger_page(exported_with(tmp_path, hostile, hostile, hostile))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert not re.search(r"https?://", page)
+
+
+def test_export_is_json_that_can_be_read(folder: Path) -> None:
+    typed("ledger", "init", "l.sqlite", "--dataset", "d", "--epsilon", "1", cwd=folder)
+    typed(
+        "release", "t.parquet", *KNOWN, "--epsilon", "1", "--ledger", "l.sqlite", "--dataset", "d", cwd=folder
+    )
+    printed = json.loads(typed("ledger", "export", "l.sqlite", cwd=folder).stdout)
+    typed("ledger", "export", "l.sqlite", "--out", "l.json", cwd=folder)
+    written = json.loads((folder / "l.json").read_text())
+    assert printed["entries"] == written["entries"]
+    assert [entry["kind"] for entry in written["entries"]] == ["opened", "charged", "released"]
+    assert str(folder) not in (folder / "l.json").read_text()

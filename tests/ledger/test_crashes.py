@@ -1,0 +1,149 @@
+"""Killed at any statement, asked by a crowd: no value leaves without its charge, and no charge is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hubermean as hm
+from helpers.ledger_asks import opened, small_file
+
+TESTS = Path(__file__).parent.parent
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return small_file(tmp_path)
+
+
+# --- kill -9 ----------------------------------------------------------------------------------------------------------
+
+
+def killed(place: str, data: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    opened(place, epsilon=1000.0)
+    command = [sys.executable, str(TESTS / "helpers" / "kill_points.py"), place, str(data), *options]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD}
+    )
+
+
+def check_killed(place: str, data: Path, *options: str) -> dict[str, Any]:
+    ended = killed(place, data, *options)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    assert found["sound"]
+    assert found["costs_add_up"]
+    assert found["statements"] > 800
+    assert found["became"].get("missed", 0) <= 0.03 * found["killed"]
+    crossed = {"_api", "cli/output", "ledger/ledger", "ledger/store", "mechanisms/clipped/mechanism"}
+    assert crossed | {"release/charging", "release/path"} <= set(found["modules"])
+    # Before the charge, after it, after the record: all were met.
+    assert {"nothing", "charged", "recorded"} <= set(found["became"])
+    return found
+
+
+def test_a_release_that_is_killed_at_any_statement_leaves_no_value_without_a_charge(
+    tmp_path: Path, data: Path
+) -> None:
+    """A sample of the statements, on SQLite; all of them, and PostgreSQL, below."""
+    check_killed(str(tmp_path / "budget.sqlite"), data, "--every", "23")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["first", "last"])
+def test_a_release_is_killed_at_every_statement(place: str, data: Path, run: str) -> None:
+    found = check_killed(place, data, *(["--last"] if run == "last" else []))
+    assert found["killed"] == found["statements"]
+    assert found["became"]["printed"] > 0
+
+
+@pytest.mark.slow
+def test_the_kill_test_would_see_a_late_charge(tmp_path: Path, data: Path) -> None:
+    ended = killed(str(tmp_path / "l.sqlite"), data, "--every", "9", "--charge-late")
+    assert ended.returncode != 0
+    assert "a value left without a charge" in ended.stderr
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+def crowd(place: str, processes: int, requests: int, *, total: int, kill: int = 0) -> list[list[str]]:
+    """What processes printed that asked a budget of `total` answers at once; the first `kill` of them get SIGKILL."""
+    opened(place, epsilon=total * 0.125)
+    program = [sys.executable, str(TESTS / "helpers" / "ledger_worker.py"), place]
+    workers = [
+        subprocess.Popen(
+            [*program, f"worker {number}", str(requests), "0.125"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **ONE_THREAD},
+        )
+        for number in range(processes)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for number, worker in enumerate(workers[:kill]):
+        time.sleep(0.05 * (number + 1))
+        worker.send_signal(signal.SIGKILL)
+    said = []
+    for number, worker in enumerate(workers):
+        printed, _ = worker.communicate(timeout=1200)
+        said.append(printed.splitlines())
+        assert number < kill or worker.returncode == 0
+    return said
+
+
+def check_crowd(place: str, said: list[list[str]], *, total: int) -> int:
+    """Charges never above the total, every value that left with its charge and its record, and the chain sound."""
+    with hm.Ledger(place) as ledger:
+        verification = ledger.verify()
+        assert verification.sound, verification.faults
+        entries = {entry.number: entry for entry in ledger.entries()}
+        spent = ledger.dataset("d").spent.loss
+    charges = [entry for entry in entries.values() if entry.kind == "charged"]
+    assert spent == len(charges) * Decimal("0.125") <= total * Decimal("0.125")
+    answers = [
+        line.split() for lines in said for line in lines if line[:1].isdigit() and line.count(" ") == 1
+    ]
+    for number, value in answers:
+        entry = entries[int(number)]
+        assert entry.kind == "released"
+        assert repr(entry.content["release"]["values"][0]) == value
+        assert entries[entry.content["charge"]].kind == "charged"
+    assert len({number for number, _ in answers}) == len(answers)
+    return len(answers)
+
+
+@pytest.mark.parametrize(("processes", "requests"), [(2, 40), (20, 8)])
+def test_processes_at_once_never_pass_the_total(place: str, processes: int, requests: int) -> None:
+    total = processes * requests // 2
+    said = crowd(place, processes, requests, total=total)
+    assert check_crowd(place, said, total=total) == total
+    assert sum(line == "exhausted" for lines in said for line in lines) == processes * requests - total
+
+
+@pytest.mark.slow
+def test_twenty_processes_ask_two_hundred_times_each(place: str) -> None:
+    said = crowd(place, 20, 200, total=3000)
+    assert check_crowd(place, said, total=3000) == 3000
+
+
+def test_processes_that_are_killed_at_any_moment_take_nothing_with_them(place: str) -> None:
+    said = crowd(place, 8, 40, total=200, kill=5)
+    check_crowd(place, said, total=200)
