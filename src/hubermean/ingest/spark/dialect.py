@@ -36,10 +36,9 @@ class SparkSql:
             number = f"CAST({column} AS DOUBLE)"
             whole = f"{number} = rint({number}) AND abs({number}) < {_double(2.0**63)}"
             digits = f"CAST(try_cast({number} AS BIGINT) AS STRING)"
-            return f"CASE WHEN {whole} THEN {digits} ELSE CAST({number} AS STRING) END"
+            return f"CASE WHEN {whole} THEN {digits} ELSE {_shortest_digits(number)} END"
         if scale > 0:
-            short = f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
-            return f"CASE WHEN {column} = 0 THEN '0' ELSE {short} END"
+            return f"CASE WHEN {column} = 0 THEN '0' ELSE {_without_trailing_zeros(text)} END"
         return text
 
     def parse_number(self, column: str) -> str:
@@ -123,6 +122,28 @@ def _in_range(number: str, reach: float, inside: str, largest: str, clamp_infini
         f"CASE WHEN {number} BETWEEN {_double(-reach)} AND {_double(reach)} THEN {inside} "
         f"WHEN {beyond} THEN {largest} END"
     )
+
+
+def _shortest_digits(number: str) -> str:
+    """The shortest text that reads back as a double that is not whole, as Python and DuckDB write it.
+
+    Spark's own cast follows Java: 1.0E-7 for 1e-07, and before Java 19 more digits than necessary.
+    """
+    scientific = (
+        f"get(filter(transform(sequence(0, 16), places -> "
+        f"format_string(concat('%.', CAST(places AS STRING), 'e'), {number})), "
+        f"text -> try_cast(text AS DOUBLE) = {number}), 0)"
+    )
+    plain = _without_trailing_zeros(f"CAST(try_cast({scientific} AS DECIMAL(38, 21)) AS STRING)")
+    return (
+        f"CASE WHEN abs({number}) = {_INFINITY} THEN if({number} > 0, 'inf', '-inf') "
+        f"WHEN abs({number}) >= {_double(1e-4)} AND abs({number}) < {_double(1e16)} THEN {plain} "
+        f"ELSE {scientific} END"
+    )
+
+
+def _without_trailing_zeros(decimal: str) -> str:
+    return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {decimal}))"
 
 
 def _double(number: float) -> str:
