@@ -91,7 +91,7 @@ _PARTS = (
     (LOOK, descent, "evaluate_gradient"),
     (DISTANCES, Distances, "_refine_in_single_precision"),
     (DISTANCES, Distances, "_compute"),
-    (NOISE, NoiseDistribution, "draw"),
+    (NOISE, NoiseDistribution, "sample"),
 )
 """What takes the time of a release, and where it is called."""
 

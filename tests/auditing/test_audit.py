@@ -304,7 +304,7 @@ class ThresholdFromData:
                 inner = InverseSensitivity(threshold=min(spread, outer.radius), radius=outer.radius)
                 return inner.prepare(request, facts).distribution(table)
 
-            def outcome(self, draw: Any) -> Any:
+            def outcome(self, sample: Any) -> Any:
                 raise NotImplementedError
 
         return Peeking()
@@ -329,7 +329,7 @@ class NoiseFromData:
                     .distribution(table)
                 )
 
-            def outcome(self, draw: Any) -> Any:
+            def outcome(self, sample: Any) -> Any:
                 raise NotImplementedError
 
         return Smart()

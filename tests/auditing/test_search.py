@@ -46,7 +46,7 @@ class Own:
             def distribution(self, table: UserTable) -> OutputDistribution:
                 return made(table)
 
-            def outcome(self, draw: Any) -> Any:
+            def outcome(self, sample: Any) -> Any:
                 raise NotImplementedError
 
         return Ready()

@@ -30,7 +30,7 @@ from hubermean.mechanisms.adaptive.steps import (
     ChooseTails,
     CountUsers,
     MeasureWeight,
-    MeasureWeightApart,
+    MeasureWeightAndHeavyUsers,
     MoveCenters,
 )
 from hubermean.mechanisms.counts import mechanism as counted
@@ -93,9 +93,9 @@ def free(step: type) -> Break:
     """The step is not booked."""
 
     def broken(patch: Patch) -> None:
-        made = step.learn  # type: ignore[attr-defined]
+        made = step.update  # type: ignore[attr-defined]
         patch.setattr(
-            step, "learn", lambda self, found, draw: replace(made(self, found, draw), spent=found.spent)
+            step, "update", lambda self, found, sample: replace(made(self, found, sample), spent=found.spent)
         )
 
     return broken
@@ -121,7 +121,7 @@ def one_way_whatever_the_relation(method: str) -> Break:
 
     def broken(patch: Patch) -> None:
         made = getattr(BudgetSplit, method)
-        patch.setattr(BudgetSplit, method, lambda self, *given: replace(made(self, *given), one_way=True))
+        patch.setattr(BudgetSplit, method, lambda self, *given: replace(made(self, *given), add_remove=True))
 
     return broken
 
@@ -148,14 +148,14 @@ def half_the_sensitivity_of_the_weight(patch: Patch) -> None:
 
 def far_users_in_both_numbers(patch: Patch) -> None:
     """Users with far more records than the cap are counted, and their records are in the weight as well."""
-    made = MeasureWeightApart.distribution
+    made = MeasureWeightAndHeavyUsers.distribution
 
-    def distribution(self: MeasureWeightApart, table: Any, found: Any) -> Any:
+    def distribution(self: MeasureWeightAndHeavyUsers, table: Any, found: Any) -> Any:
         right = made(self, table, found)
         weight, far = right.position
         return replace(right, position=[weight + far * found.cap, far])
 
-    patch.setattr(MeasureWeightApart, "distribution", distribution)
+    patch.setattr(MeasureWeightAndHeavyUsers, "distribution", distribution)
 
 
 def one_side_for_a_replacement(patch: Patch) -> None:
@@ -218,13 +218,13 @@ def everything_for_the_mean(patch: Patch) -> None:
 
 def a_refund(patch: Patch) -> None:
     """What the search for a scale cost is given back twice."""
-    made = ChooseScales.learn
+    made = ChooseScales.update
 
-    def learn(self: ChooseScales, found: Any, draw: int) -> Any:
-        after = made(self, found, draw)
+    def update(self: ChooseScales, found: Any, sample: int) -> Any:
+        after = made(self, found, sample)
         return replace(after, spent=after.spent - (after.spent - found.spent) * 2)
 
-    patch.setattr(ChooseScales, "learn", learn)
+    patch.setattr(ChooseScales, "update", update)
 
 
 def rho_without_delta(patch: Patch) -> None:
@@ -509,7 +509,7 @@ MUTANTS = [
     ),
     Mutant(
         name="half the noise of a weight apart",
-        broken=half_the_noise(MeasureWeightApart),
+        broken=half_the_noise(MeasureWeightAndHeavyUsers),
         audit=RECORDS,
         pairs=12,
         slow=True,

@@ -1,7 +1,7 @@
-"""Which answers a data set can lead to: find noise that leads to a wanted draw, and release with that very noise.
+"""Which answers a data set can lead to: find noise that leads to a wanted sample, and release with that very noise.
 
 A floating-point attack (Mironov 2012) needs an answer that one data set can lead to and its neighbor cannot. To show
-that there is none: take an answer of the first, find noise with which the second leads to the same draw, run both
+that there is none: take an answer of the first, find noise with which the second leads to the same sample, run both
 through the release path with a noise source that follows the script, and compare all bits.
 """
 
@@ -79,8 +79,8 @@ class ScriptedNoise:
         return next(self._script, None) is None
 
 
-def some_draw(distribution: Any, rng: random.Random) -> Any:
-    """A draw that the law can give: likely ones, ones far out, and ones in between."""
+def some_sample(distribution: Any, rng: random.Random) -> Any:
+    """A sample that the law can give: likely ones, ones far out, and ones in between."""
     match distribution:
         case NoisySum():
             return [
@@ -101,14 +101,14 @@ def some_draw(distribution: Any, rng: random.Random) -> Any:
         case Uniform():
             return rng.randrange(distribution.limit)
         case Independent():
-            return tuple(some_draw(part, rng) for part in distribution.parts)
+            return tuple(some_sample(part, rng) for part in distribution.parts)
         case Staged():
-            first = some_draw(distribution.first, rng)
-            return first, some_draw(distribution.then(first), rng)
+            first = some_sample(distribution.first, rng)
+            return first, some_sample(distribution.then(first), rng)
         case NoisyTest():
             certain = distribution.passes == 1 << distribution.bits
             return (
-                some_draw(distribution.inner, rng)
+                some_sample(distribution.inner, rng)
                 if certain or (distribution.passes and rng.random() < 0.9)
                 else None
             )
@@ -116,7 +116,7 @@ def some_draw(distribution: Any, rng: random.Random) -> Any:
             whole = 1 << distribution.bits
             items = sorted(distribution.chances.items())
             return tuple(key for key, chance in items if chance and (chance == whole or rng.random() < 0.9))
-    return distribution.some_draw(rng)
+    return distribution.some_sample(rng)
 
 
 def _some_noise(scale: float, rng: random.Random) -> int:
@@ -129,44 +129,44 @@ def _some_noise(scale: float, rng: random.Random) -> int:
             return round(scale * rng.choice((-1, 1)) * rng.expovariate(1.0))
 
 
-def noise_toward(distribution: Any, draw: Any) -> list[tuple[str, int]]:
-    """The noise with which a law gives this draw.
+def noise_toward(distribution: Any, sample: Any) -> list[tuple[str, int]]:
+    """The noise with which a law gives this sample.
 
     Raises:
         UnreachableError: there is none.
     """
     match distribution:
         case NoisySum():
-            noise = [wanted - int(place) for place, wanted in zip(distribution.position, draw, strict=True)]
+            noise = [wanted - int(place) for place, wanted in zip(distribution.position, sample, strict=True)]
             _must(all(abs(one) <= LARGEST_NOISE for one in noise), "noise beyond 64 bits")
             return [("noise", one) for one in noise]
         case ExponentialMechanism():
-            _must(0 <= draw < int(distribution.sizes.sum()), "a candidate that is not there")
-            return [("choice", draw)]
+            _must(0 <= sample < int(distribution.sizes.sum()), "a candidate that is not there")
+            return [("choice", sample)]
         case PermuteAndFlip():
-            _must(0 <= draw < len(distribution.costs), "a candidate that is not there")
-            return [("choice", draw)]
+            _must(0 <= sample < len(distribution.costs), "a candidate that is not there")
+            return [("choice", sample)]
         case Uniform():
-            _must(0 <= draw < distribution.limit, "a number that is not there")
-            return [("below", draw)]
+            _must(0 <= sample < distribution.limit, "a number that is not there")
+            return [("below", sample)]
         case Independent():
             return [
                 step
-                for part, own in zip(distribution.parts, draw, strict=True)
+                for part, own in zip(distribution.parts, sample, strict=True)
                 for step in noise_toward(part, own)
             ]
         case Staged():
-            first, second = draw
+            first, second = sample
             return [*noise_toward(distribution.first, first), *noise_toward(distribution.then(first), second)]
         case NoisyTest():
-            if draw is None:
+            if sample is None:
                 _must(distribution.passes < 1 << distribution.bits, "a refusal", by_delta=True)
                 return [("below", (1 << distribution.bits) - 1)]
             _must(distribution.passes > 0, "a pass", by_delta=True)
-            return [("below", 0), *noise_toward(distribution.inner, draw)]
+            return [("below", 0), *noise_toward(distribution.inner, sample)]
         case SelectedPartitions():
-            return _keys_toward(distribution, draw)
-    found: list[tuple[str, int]] = distribution.noise_toward(draw)
+            return _keys_toward(distribution, sample)
+    found: list[tuple[str, int]] = distribution.noise_toward(sample)
     return found
 
 

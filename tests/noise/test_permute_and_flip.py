@@ -221,16 +221,16 @@ def losses(costs: IntArray, others: IntArray, rate: Fraction) -> float:
     return max(compare(one, two).largest, compare(two, one).largest)
 
 
-@pytest.mark.parametrize("one_way", [True, False])
-def test_the_loss_of_neighbors_is_bounded_and_nearly_reached(one_way: bool) -> None:
+@pytest.mark.parametrize("monotone", [True, False])
+def test_the_loss_of_neighbors_is_bounded_and_nearly_reached(monotone: bool) -> None:
     """rate = epsilon / (2 sensitivity), and epsilon / sensitivity where costs only rise or only fall."""
     rng = np.random.default_rng(3)
     epsilon, worst = 1.5, 0.0
     for _ in range(400):
         size, sensitivity = int(rng.integers(1, 30)), int(rng.choice([1, 3, 100]))
-        rate = Fraction(epsilon) / (sensitivity * (1 if one_way else 2))
+        rate = Fraction(epsilon) / (sensitivity * (1 if monotone else 2))
         costs = rng.integers(0, sensitivity * int(rng.choice([2, 20])), size)
-        low = 0 if one_way else -sensitivity
+        low = 0 if monotone else -sensitivity
         if rng.random() < 0.5:
             change = rng.integers(low, sensitivity + 1, size)
         else:  # as far as they may

@@ -127,13 +127,13 @@ class Searched:
     distribution: Callable[[UserTable, Neighbors, bool], Drawn]
 
 
-def one_way(relation: Neighbors) -> bool:
+def add_remove(relation: Neighbors) -> bool:
     return relation is Neighbors.ADD_REMOVE
 
 
 def scale(per_cent: int) -> Searched:
     def distribution(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
-        search = ScaleSearch(per_cent=per_cent, epsilon=EPSILON, one_way=one_way(relation))
+        search = ScaleSearch(per_cent=per_cent, epsilon=EPSILON, add_remove=add_remove(relation))
         return search.distribution(locate_users(table, MeanPositions(0)), concentrated=concentrated)
 
     return Searched(f"scale {per_cent}", distribution)
@@ -141,7 +141,7 @@ def scale(per_cent: int) -> Searched:
 
 def center() -> Searched:
     def distribution(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
-        search = CenterSearch(windows=WINDOWS, epsilon=EPSILON, one_way=one_way(relation))
+        search = CenterSearch(windows=WINDOWS, epsilon=EPSILON, add_remove=add_remove(relation))
         return search.distribution(locate_users(table, GridPositions(0, WINDOWS)))
 
     return Searched("center", distribution)
@@ -165,7 +165,7 @@ def cap(rank: int | None) -> Searched:
 def tails(rank: int, sides: Sides) -> Searched:
     def distribution(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
         above, below = count_beyond(table, MeansBeyond(0, 0.25, 1.0))
-        search = TailSearch(epsilon=EPSILON, rank=rank, sides=sides, one_way=one_way(relation))
+        search = TailSearch(epsilon=EPSILON, rank=rank, sides=sides, add_remove=add_remove(relation))
         return search.distribution(above, below, concentrated=concentrated)
 
     return Searched(f"tails beyond {rank} users, {sides}", distribution)
@@ -263,7 +263,9 @@ def test_the_base_measure_of_centers_depends_on_no_data() -> None:
 
     def base(users: list[User]) -> Any:
         positions = locate_users(table_of(users), GridPositions(0, WINDOWS))
-        distribution = CenterSearch(windows=WINDOWS, epsilon=EPSILON, one_way=False).distribution(positions)
+        distribution = CenterSearch(windows=WINDOWS, epsilon=EPSILON, add_remove=False).distribution(
+            positions
+        )
         inside, sizes = WINDOWS.runs(positions, parts=64)
         costs = np.repeat(distribution.costs, distribution.sizes) - (inside.max() - np.repeat(inside, sizes))
         assert len(costs) == WINDOWS.count
@@ -476,11 +478,11 @@ def one_way_sensitivity_of_the_scale(patch: Patch) -> None:
 
 
 def twice_the_rate_of_the_center(patch: Patch) -> None:
-    rate_of(CenterSearch, patch, lambda search: 1 if search.one_way else 2)
+    rate_of(CenterSearch, patch, lambda search: 1 if search.add_remove else 2)
 
 
 def one_way_rate_of_the_tails(patch: Patch) -> None:
-    rate_of(TailSearch, patch, lambda search: 1 if search.one_way or search.sides != "both" else 2)
+    rate_of(TailSearch, patch, lambda search: 1 if search.add_remove or search.sides != "both" else 2)
 
 
 def twice_the_rate_of_the_tails(patch: Patch) -> None:
@@ -557,7 +559,7 @@ def weight_shares(relation: Neighbors) -> list[float]:
         tables = [table_of(users) for users in (before, after)]
         facts = PublicFacts.of(table_of([(0.0, 1)] * 2000), relation)
         split = Adaptive().prepare(request_of(relation, per="record"), facts).split
-        step = steps.MeasureWeightApart(split)
+        step = steps.MeasureWeightAndHeavyUsers(split)
         for cap in (1, 2, 9, 1024, 4096):
             found = replace(split.expected(2000.0), cap=cap, beyond_cap=20.0)
             distributions = [step.distribution(table, found) for table in tables]
@@ -578,10 +580,10 @@ def test_a_weight_and_those_far_beyond_the_cap_cost_one_epsilon(
 ) -> None:
     assert 0.8 < max(weight_shares(relation)) <= 1.0 + ROUNDING
     if relation is Neighbors.REPLACE_USER:
-        monkeypatch.setattr(steps.BudgetSplit, "one_way", property(lambda self: True))
+        monkeypatch.setattr(steps.BudgetSplit, "add_remove", property(lambda self: True))
         assert max(weight_shares(relation)) > 1.9
         return
-    made = steps.MeasureWeightApart.distribution
+    made = steps.MeasureWeightAndHeavyUsers.distribution
 
     def distribution(self: Any, table: Any, found: Any) -> Any:
         """Those far beyond are in both numbers."""
@@ -589,7 +591,7 @@ def test_a_weight_and_those_far_beyond_the_cap_cost_one_epsilon(
         weight, far = right.position
         return replace(right, position=[weight + far * found.cap, far])
 
-    monkeypatch.setattr(steps.MeasureWeightApart, "distribution", distribution)
+    monkeypatch.setattr(steps.MeasureWeightAndHeavyUsers, "distribution", distribution)
     assert max(weight_shares(relation)) > 1.9
 
 
@@ -605,11 +607,11 @@ def ignored_cap(patch: Patch) -> None:
 
 
 def everything_for_the_mean(patch: Patch) -> None:
-    made = steps.ChooseCenters.learn
+    made = steps.ChooseCenters.update
     patch.setattr(
         steps.ChooseCenters,
-        "learn",
-        lambda self, found, draw: replace(made(self, found, draw), spent=found.spent),
+        "update",
+        lambda self, found, sample: replace(made(self, found, sample), spent=found.spent),
     )
 
 

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.reachable import ScriptedNoise, UnreachableError, bits, noise_toward, shown, some_draw
+from helpers.reachable import ScriptedNoise, UnreachableError, bits, noise_toward, shown, some_sample
 from hubermean.data.user_table import UserTable
 from hubermean.distributions.output import NoiseDistribution, NoisySum
 from hubermean.ingest.reading import ReadRequest
@@ -190,9 +190,9 @@ class Side:
     def distribution(self) -> Any:
         return self._prepared.distribution(self._table)
 
-    def shown_at(self, draw: Any) -> tuple[Any, ...]:
-        """All that is shown of the release that the draw leads to, by the path of every release."""
-        noise = ScriptedNoise(noise_toward(self.distribution(), draw))
+    def shown_at(self, sample: Any) -> tuple[Any, ...]:
+        """All that is shown of the release that the sample leads to, by the path of every release."""
+        noise = ScriptedNoise(noise_toward(self.distribution(), sample))
 
         def release() -> Any:
             if self._case.by:
@@ -219,10 +219,10 @@ def assert_same_answers(one: Side, other: Side, rng: random.Random, *, delta: fl
     released = 0
     for here, there in ((one, other), (other, one)):
         for _ in range(draws):
-            draw = some_draw(here.distribution(), rng)
-            answer = here.shown_at(draw)
+            sample = some_sample(here.distribution(), rng)
+            answer = here.shown_at(sample)
             try:
-                same = there.shown_at(draw)
+                same = there.shown_at(sample)
             except UnreachableError as reason:
                 # Whether anything is released, and of which groups, may differ by what delta pays for.
                 if reason.by_delta and delta > 0.0:
@@ -346,13 +346,13 @@ class FloatSum:
     def sample(self, noise: Any) -> float:
         return self.total + self.unit * noise.discrete_laplace(1.0, 1)[0]
 
-    def some_draw(self, rng: random.Random) -> float:
+    def some_sample(self, rng: random.Random) -> float:
         return self.total + self.unit * rng.randint(-(2**30), 2**30)
 
-    def noise_toward(self, draw: float) -> list[tuple[str, int]]:
-        about = round((draw - self.total) / self.unit)
+    def noise_toward(self, sample: float) -> list[tuple[str, int]]:
+        about = round((sample - self.total) / self.unit)
         for number in range(about - 3, about + 4):
-            if bits([self.total + self.unit * number]) == bits([draw]):
+            if bits([self.total + self.unit * number]) == bits([sample]):
                 return [("noise", number)]
         raise UnreachableError("a float")
 
@@ -371,11 +371,11 @@ class Wrong(Prepared):
         self.negative = total < 0.0
         return NoisySum(position=[round(total)], noise=NoiseDistribution(kind="laplace", scale=10.0))
 
-    def outcome(self, draw: Any) -> Outcome:
+    def outcome(self, sample: Any) -> Outcome:
         if self.how == "adds floats":
-            return Outcome(values=(draw,))
-        # What the answer is rounded to, or its sign at zero, comes from the data and not from the draw.
-        value = float(draw[0])
+            return Outcome(values=(sample,))
+        # What the answer is rounded to, or its sign at zero, comes from the data and not from the sample.
+        value = float(sample[0])
         if self.negative:
             value = math.copysign(0.0, -1.0) if self.how == "signs zero" and value == 0.0 else value
             value = math.nextafter(value, math.inf) if self.how == "distributed_solver" else value
@@ -425,6 +425,6 @@ def test_the_textbook_mechanism_gives_neighbors_away_where_ours_has_one_set_of_a
     assert positions[0] != positions[1]
     middle = [sum(pair) // 2 for pair in zip(*positions, strict=True)]
     windows = [[place + shift for place in middle] for shift in range(-500, 501)]
-    sets = [{side.shown_at(draw)[0] for draw in windows} for side in sides]
+    sets = [{side.shown_at(sample)[0] for sample in windows} for side in sides]
     assert sets[0] == sets[1]
     assert len(sets[0]) > 400

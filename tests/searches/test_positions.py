@@ -151,7 +151,7 @@ def test_the_law_of_the_scale_does_not_depend_on_what_is_left_out(monkeypatch: p
     """Weights that are clamped to what is told apart give the costs that all weights give."""
     rng = np.random.default_rng(6)
     positions = SortedPositions(rng.normal(size=SIZE))
-    search = ScaleSearch(per_cent=75, epsilon=Fraction(1, 5), one_way=True)
+    search = ScaleSearch(per_cent=75, epsilon=Fraction(1, 5), add_remove=True)
     distribution = search.distribution(positions, concentrated=False)
     monkeypatch.setattr(
         "hubermean.searches.location.count_fullest",

@@ -108,11 +108,11 @@ def crowd(family: str, rng: Generator, size: int) -> np.ndarray:
 FAMILIES = ["normal", "ties", "tails", "two", "constant", "few"]
 
 
-@pytest.mark.parametrize("one_way", [True, False])
+@pytest.mark.parametrize("add_remove", [True, False])
 @pytest.mark.parametrize("concentrated", [True, False])
-def test_the_scale_holds_its_share(one_way: bool, concentrated: bool) -> None:
+def test_the_scale_holds_its_share(add_remove: bool, concentrated: bool) -> None:
     rng, noise = np.random.default_rng(8), InsecureSeededNoise(9)
-    search = ScaleSearch.plan(2000, one_way=one_way, largest=0.3)
+    search = ScaleSearch.plan(2000, add_remove=add_remove, largest=0.3)
     assert search is not None
     assert search.share == 0.75
     for _ in range(20):
@@ -126,7 +126,7 @@ def test_the_scale_holds_its_share(one_way: bool, concentrated: bool) -> None:
 def test_a_tie_never_passes_for_a_scale(share: float) -> None:
     """It is found or said to be a tie: 300 searches each, none of them in between."""
     rng, noise = np.random.default_rng(21), InsecureSeededNoise(22)
-    search = ScaleSearch.plan(1500, one_way=True, largest=0.35)
+    search = ScaleSearch.plan(1500, add_remove=True, largest=0.35)
     assert search is not None
     values = np.where(rng.random(1500) < share, 0.0, rng.normal(10.0, 1.0, 1500))
     distribution = search.distribution(SortedPositions(values), concentrated=False)
@@ -136,7 +136,7 @@ def test_a_tie_never_passes_for_a_scale(share: float) -> None:
 
 
 def test_fewer_users_get_a_smaller_share_and_few_none() -> None:
-    searches = [ScaleSearch.plan(n, one_way=True, largest=0.33) for n in (50, 150, 300, 1000, 10**6)]
+    searches = [ScaleSearch.plan(n, add_remove=True, largest=0.33) for n in (50, 150, 300, 1000, 10**6)]
     assert searches[0] is None
     known = [search for search in searches if search is not None]
     assert [search.per_cent for search in known] == [65, 65, 75, 75]
@@ -176,7 +176,7 @@ def test_windows_hold_what_lies_in_them(
 def test_users_are_found_wherever_they_are(place: float) -> None:
     rng, noise = np.random.default_rng(11), InsecureSeededNoise(12)
     windows = Windows.covering(1e9, step=0.5, steps=10)
-    search = CenterSearch(windows=windows, epsilon=Fraction(1, 4), one_way=False)
+    search = CenterSearch(windows=windows, epsilon=Fraction(1, 4), add_remove=False)
     for _ in range(40):
         values = ((place + rng.normal(size=400)) * 2.0**-windows.exponent).astype(np.int64)
         number = search.distribution(SortedPositions(values)).sample(noise)
@@ -186,7 +186,7 @@ def test_users_are_found_wherever_they_are(place: float) -> None:
 def test_the_base_measure_falls_with_the_distance_from_zero() -> None:
     """Without users, a window weighs 2^-k in the k-th ring around zero: the rings are alike, and so are both sides."""
     windows = Windows(exponent=0, step=4, length=40, count=2 * 1000 + 1)
-    search = CenterSearch(windows=windows, epsilon=Fraction(1, 1000), one_way=True)
+    search = CenterSearch(windows=windows, epsilon=Fraction(1, 1000), add_remove=True)
     distribution = search.distribution(SortedPositions(np.zeros(0, dtype=np.int64)))
     costs = np.repeat(distribution.costs, distribution.sizes) * float(distribution.rate) / np.log(2.0)
     distances = np.abs(np.arange(windows.count) - 1000)
@@ -194,7 +194,7 @@ def test_the_base_measure_falls_with_the_distance_from_zero() -> None:
 
 
 def test_few_users_are_looked_for_near_zero_or_not_at_all() -> None:
-    costs = [CenterSearch.cost(n, share=0.65, one_way=True, largest=0.2) for n in (50, 150, 2_000)]
+    costs = [CenterSearch.cost(n, share=0.65, add_remove=True, largest=0.2) for n in (50, 150, 2_000)]
     assert costs[0] is None
     assert costs[1] == 0.2
     assert costs[2] is not None
@@ -207,7 +207,9 @@ def test_few_users_are_looked_for_near_zero_or_not_at_all() -> None:
 @pytest.mark.parametrize("sides", ["both", "upper", "lower"])
 def test_tails_are_found_at_their_rank(sides: Sides) -> None:
     rng, noise = np.random.default_rng(13), InsecureSeededNoise(14)
-    search = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides=sides, one_way=True)
+    search = TailSearch.plan(
+        4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides=sides, add_remove=True
+    )
     assert search.rank > 0
     values = np.sort(rng.exponential(size=4000) - 0.7)
     distribution = search.distribution(*beyond_distances(values, 0.7), concentrated=False)
@@ -226,21 +228,25 @@ def test_tails_are_found_at_their_rank(sides: Sides) -> None:
 def test_a_large_epsilon_finds_no_bounds_that_nobody_needs(epsilon: float) -> None:
     """The base measure is kept: nobody lies beyond two units, so 102 longer distances cost no user either."""
     above, below = beyond_distances(np.linspace(-2.0, 2.0, 2_000), 1.0)
-    search = TailSearch(epsilon=Fraction(epsilon), rank=1, one_way=True)
+    search = TailSearch(epsilon=Fraction(epsilon), rank=1, add_remove=True)
     for seed in range(40):
         number = search.distribution(above, below, concentrated=False).sample(InsecureSeededNoise(seed))
         assert max(search.found(number)) <= 16.0
 
 
 def test_hostile_users_cannot_reach_the_rank() -> None:
-    plain = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", one_way=True)
-    safe = TailSearch.plan(4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.05, sides="both", one_way=True)
+    plain = TailSearch.plan(
+        4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", add_remove=True
+    )
+    safe = TailSearch.plan(
+        4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.05, sides="both", add_remove=True
+    )
     assert safe.rank == plain.rank + 200
 
 
 def test_bounds_are_stretched_the_more_the_heavier_the_tail() -> None:
     search = TailSearch.plan(
-        4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", one_way=True
+        4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", add_remove=True
     )
     stretched = [search.stretched(one) / one for one in (1.0, 3.0, 10.0)]
     assert stretched == sorted(stretched)

@@ -17,7 +17,7 @@ from hubermean.types import timings as unsafe_timings
 
 SOURCE = Path(hm.__file__).parent
 TRIPS = pa.table({"u": [1, 1, 2, 3], "v": [1.0, 2.0, 3.0, 4.0], "g": ["a", "b", "a", "a"]})
-RUN = ["mechanism", "mechanism: distribution", "mechanism: draw", "mechanism: outcome"]
+RUN = ["mechanism", "mechanism: distribution", "mechanism: sample", "mechanism: outcome"]
 
 
 def release() -> hm.Release:

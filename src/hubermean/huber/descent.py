@@ -35,7 +35,7 @@ class Directions:
         self.uses_hessian = dimension <= NEWTON_DIMENSION
         self._pairs: deque[tuple[FloatArray, FloatArray, float]] = deque(maxlen=MEMORY)
 
-    def learn(self, before: GradientEvaluation, after: GradientEvaluation) -> None:
+    def update(self, before: GradientEvaluation, after: GradientEvaluation) -> None:
         """Store the change of the gradient along an accepted step."""
         if self.uses_hessian:
             return
@@ -110,7 +110,7 @@ def descend(
             # The majorizer's minimizer, a Weiszfeld step: it always decreases the loss (proof 2.1, 2.3).
             center = here.center - here.gradient / here.robust_weight
             there = evaluate(problem, center)
-        directions.learn(here, there)
+        directions.update(here, there)
         if there.norm <= 0.5 * record:
             record = there.norm
         here = there

@@ -149,7 +149,7 @@ class DistributedSearch:
         else:
             there, self._remaining = self._choose_descent(lines, evaluations)
         self._fast = there.norm <= 0.25 * here.norm
-        self._directions.learn(here, there)
+        self._directions.update(here, there)
         self._here = there
 
     def _choose_lines(self) -> list[_Line]:

@@ -1,7 +1,7 @@
 """The interface of every mechanism: check, prepare, output distribution, outcome.
 
 A mechanism receives what is public (`Request`, `PublicFacts`) and decides everything it can from that alone. Only then
-does it see the private table, which it turns into an output distribution; a draw from that distribution is all it may
+does it see the private table, which it turns into an output distribution; a sample from that distribution is all it may
 release. To add a mechanism, write a class with `name`, `check` and `prepare`, and pass an instance as
 `hubermean.mean(..., mechanism=YourMechanism())`.
 """
@@ -59,11 +59,11 @@ class Prepared(ABC):
         """
 
     @abstractmethod
-    def outcome(self, draw: Any) -> Outcome:
-        """Post-processing of a draw from the output distribution, with public numbers only.
+    def outcome(self, sample: Any) -> Outcome:
+        """Post-processing of a sample from the output distribution, with public numbers only.
 
         Raises:
-            NotReleased: the draw is the decision not to release.
+            NotReleased: the sample is the decision not to release.
         """
 
     def claims(self, distribution: Any, neighbor: Any) -> Mapping[str, float]:
@@ -104,13 +104,13 @@ class Prepared(ABC):
         return self.predicted_noise()
 
     def run(self, table: PrivateTable, noise: NoiseSource) -> Outcome:
-        """Draw once and post-process the draw."""
+        """Draw once and post-process the sample."""
         with stage("distribution"):
             distribution = self.distribution(table)
-        with stage("draw"):
-            draw = distribution.sample(noise)
+        with stage("sample"):
+            sample = distribution.sample(noise)
         with stage("outcome"):
-            return self.outcome(draw)
+            return self.outcome(sample)
 
 
 class Mechanism(Protocol):

@@ -24,7 +24,13 @@ from hubermean.huber.geometry import Standardization
 from hubermean.huber.thresholds import WHOLE
 from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
 from hubermean.mechanisms.adaptive.mechanism import Adaptive, PreparedSteps, refuse_too_few
-from hubermean.mechanisms.adaptive.parameters import Findings, Tail, UnfitError, ValueParameters, per_column
+from hubermean.mechanisms.adaptive.parameters import (
+    AdaptiveEstimates,
+    InfeasibleError,
+    Tail,
+    ValueParameters,
+    per_column,
+)
 from hubermean.mechanisms.adaptive.steps import (
     ChooseCenters,
     ChooseContributionBound,
@@ -159,11 +165,11 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
     huber: Huber
     power: int
 
-    def last(self, found: Findings) -> Prepared:
-        """The mechanism for the remaining budget. InputError or UnfitError where nothing can be released."""
+    def last(self, found: AdaptiveEstimates) -> Prepared:
+        """The mechanism for the remaining budget. InputError or InfeasibleError where nothing can be released."""
         remaining = round_down(self.split.privacy_budget.total - found.spent)
         if remaining <= 0.0:
-            raise UnfitError("the budget is spent before the mean")
+            raise InfeasibleError("the budget is spent before the mean")
         request = replace(self.request, epsilon=remaining)
         users = max(self.split.conservative_users(found), 1.0)
         weight = users if request.per == "user" else max(found.weight - found.weight_stddev, users)
@@ -203,10 +209,10 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
         }
         made = self.huber(**joint).prepare(request, facts)  # type: ignore[arg-type]
         if max(made.predicted_noise()) > _NOISIEST / math.sqrt(max(weight / (cap or 1), 1.0)):
-            raise UnfitError(f"there are too few users for mechanism {self.huber.name!r}")
+            raise InfeasibleError(f"there are too few users for mechanism {self.huber.name!r}")
         return replace(made, charged=self.request) if isinstance(made, PreparedProposeTestRelease) else made
 
-    def _threshold(self, column: int, found: Findings) -> float:
+    def _threshold(self, column: int, found: AdaptiveEstimates) -> float:
         if self.split.known.threshold is not None:
             return self.split.known.threshold
         tail = self.split.tails(found)[column]
@@ -217,7 +223,7 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
         known = self.split.known.threshold is not None
         return _RADIUS * (2.0 * typical if known else typical)
 
-    def last_of_typical(self, found: Findings) -> Prepared:
+    def last_of_typical(self, found: AdaptiveEstimates) -> Prepared:
         """The mechanism for a typical threshold, where it is to be estimated."""
         if self.split.known.threshold is None:
             heavy = found.weight / max(found.users or 1.0, 1.0) if self.request.per == "record" else 1.0
@@ -246,21 +252,21 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
     def distribution(self, table: PrivateTable) -> OutputDistribution:
         return self.chain_steps(table, lambda found: self.last(found).distribution(table))
 
-    def outcome(self, draw: Any) -> Outcome:
-        learned = self.learned(draw, self.last)
-        made = learned.made.outcome(learned.draw)
-        centers = [self.split.shifted_center(column, learned.found) for column in range(self.split.columns)]
-        self._refuse_at_edge(made, centers, learned.found)
-        parameters = {**made.parameters, "center": per_column(centers), **learned.found.parameters()}
-        breakdown = self.break_down_budget(learned)
+    def outcome(self, sample: Any) -> Outcome:
+        results = self.replay(sample, self.last)
+        made = results.made.outcome(results.sample)
+        centers = [self.split.shifted_center(column, results.found) for column in range(self.split.columns)]
+        self._refuse_at_edge(made, centers, results.found)
+        parameters = {**made.parameters, "center": per_column(centers), **results.found.parameters()}
+        breakdown = self.break_down_budget(results)
         if made.budget_breakdown:  # the mechanism has a breakdown of its own part
             own = [(one.what, Fraction(one.amount)) for one in made.budget_breakdown if one.unit == "epsilon"]
             breakdown = break_down_budget(
-                [*learned.costs, *own], unit="epsilon", delta=self.request.delta, delta_for=own[-1][0]
+                [*results.costs, *own], unit="epsilon", delta=self.request.delta, delta_for=own[-1][0]
             )
         return replace(made, parameters=parameters, budget_breakdown=breakdown)
 
-    def _refuse_at_edge(self, made: Outcome, centers: Sequence[float], found: Findings) -> None:
+    def _refuse_at_edge(self, made: Outcome, centers: Sequence[float], found: AdaptiveEstimates) -> None:
         """NotReleased where an answer lies at the edge of the radius: the estimated center was then wrong."""
         radius: Any = made.parameters["radius"]
         units = [1.0] * len(centers)
@@ -285,8 +291,8 @@ class InverseSensitivityColumns(Prepared):
         columns = [partial(own.column_distribution, column=column) for column, own in enumerate(self.columns)]
         return Independent(parts=run_each(table, columns), claim=self.columns[0].claim)
 
-    def outcome(self, draw: Sequence[int]) -> Outcome:
-        made = [own.outcome(draw) for own in self.columns]
+    def outcome(self, sample: Sequence[int]) -> Outcome:
+        made = [own.outcome(sample) for own in self.columns]
         if len(made) == 1:
             return made[0]
         parameters = dict(made[0].parameters)

@@ -358,7 +358,7 @@ class PreparedAuto(Prepared):
     def users_to_audit(self) -> int:
         return self.inner.users_to_audit()
 
-    def outcome(self, draw: Any) -> Outcome:
-        made = self.inner.outcome(draw)
+    def outcome(self, sample: Any) -> Outcome:
+        made = self.inner.outcome(sample)
         parameters = {**made.parameters, "chosen_by": "auto"}
         return replace(made, mechanism=made.mechanism or self.mechanism, parameters=parameters)

@@ -60,7 +60,7 @@ class TailSearch:
         epsilon: what the choice costs.
         rank: how many users may lie beyond each bound at no cost.
         sides: which bounds are searched for.
-        one_way: whether neighbors differ by one user more or less, as under `add-remove`.
+        add_remove: whether neighbors differ by one user more or less, as under `add-remove`.
         power: of the distance that is found, by which it is stretched.
         steepness: of the base measure; less with few users, who could not outweigh it.
     """
@@ -68,7 +68,7 @@ class TailSearch:
     epsilon: Fraction
     rank: int
     sides: Sides = "both"
-    one_way: bool
+    add_remove: bool
     power: float = 0.0
     steepness: float = 1.0
 
@@ -82,7 +82,7 @@ class TailSearch:
         total: float,
         hostile: float,
         sides: Sides,
-        one_way: bool,
+        add_remove: bool,
         many: float = 1.0,
     ) -> TailSearch:
         """`epsilon` is what the choice may cost, `total` what all of the release does, `hostile` a share of the users.
@@ -98,14 +98,14 @@ class TailSearch:
         # A Pareto tail through the scale and what is found would go on with the whole of this.
         seen = math.log(max((1.0 - share) * users / beyond, 1.0))
         power = _BENT * math.log(max(beyond * total / (_BEYOND * many), 1.0)) / max(seen, _LEAST_NATS)
-        search = cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, one_way=one_way, power=power)
+        search = cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, add_remove=add_remove, power=power)
         steepness = min(max(float(search.rate) * users / _STEEP_NATS, _LEAST_STEEP), 1.0)
         return replace(search, steepness=steepness)
 
     @property
     def rate(self) -> Fraction:
         """Of a user: only one who changes sides moves some costs up and some down."""
-        return self.epsilon / (1 if self.one_way or self.sides != "both" else 2)
+        return self.epsilon / (1 if self.add_remove or self.sides != "both" else 2)
 
     def distribution(
         self, above: IntArray, below: IntArray, *, concentrated: bool

@@ -142,12 +142,12 @@ class ScaleSearch:
     Attributes:
         per_cent: the share of the users.
         epsilon: what the choice costs.
-        one_way: whether neighbors differ by one user more or less, as under `add-remove`.
+        add_remove: whether neighbors differ by one user more or less, as under `add-remove`.
     """
 
     per_cent: int
     epsilon: Fraction
-    one_way: bool
+    add_remove: bool
 
     @property
     def share(self) -> float:
@@ -156,23 +156,23 @@ class ScaleSearch:
     @property
     def sensitivity(self) -> int:
         """Of a cost, in hundredths of a user (proofs/adaptive.md, Lemma 2)."""
-        return max(self.per_cent, _PER_CENT - self.per_cent) if self.one_way else _PER_CENT
+        return max(self.per_cent, _PER_CENT - self.per_cent) if self.add_remove else _PER_CENT
 
     @classmethod
-    def plan(cls, users: float, *, one_way: bool, largest: float) -> ScaleSearch | None:
+    def plan(cls, users: float, *, add_remove: bool, largest: float) -> ScaleSearch | None:
         """The largest share that is not too dear, for no more epsilon than the largest; None where users are too few.
 
         `largest` is the most that may be spent, about a third of what there is.
         """
         for per_cent, part in _SHARES:
-            search = cls(per_cent=per_cent, epsilon=Fraction(1), one_way=one_way)
+            search = cls(per_cent=per_cent, epsilon=Fraction(1), add_remove=add_remove)
             needed = search._needed(users, _SURELY)
             if needed <= largest * part / _SHARES[-1][1]:
                 generous = max(needed, min(_GENEROUS * needed, _CHEAP * largest))
-                return cls(per_cent=per_cent, epsilon=Fraction(generous), one_way=one_way)
+                return cls(per_cent=per_cent, epsilon=Fraction(generous), add_remove=add_remove)
         # Fewer users: less surely, and not where many of them tie.
         if search._needed(users, _HARDLY) <= largest:
-            return cls(per_cent=per_cent, epsilon=Fraction(largest), one_way=one_way)
+            return cls(per_cent=per_cent, epsilon=Fraction(largest), add_remove=add_remove)
         return None
 
     def _needed(self, users: float, nats: float) -> float:
@@ -181,11 +181,11 @@ class ScaleSearch:
         return 2.0 * self.sensitivity * nats / (gap * max(users, 1.0))
 
     @classmethod
-    def beyond_ties(cls, users: float, *, one_way: bool, epsilon: float) -> ScaleSearch | None:
+    def beyond_ties(cls, users: float, *, add_remove: bool, epsilon: float) -> ScaleSearch | None:
         """A search for a larger share, after most users were found to tie; None where users are too few."""
         low, high = _BEYOND_TIES
         for per_cent in range(high, low - 1, -1):
-            search = cls(per_cent=per_cent, epsilon=Fraction(max(epsilon, 0.0)), one_way=one_way)
+            search = cls(per_cent=per_cent, epsilon=Fraction(max(epsilon, 0.0)), add_remove=add_remove)
             if 2.0 * search.sensitivity * _BEYOND_TIES_NATS <= epsilon * (_PER_CENT - per_cent) * users:
                 return search
         return None
@@ -302,17 +302,17 @@ class CenterSearch:
     Attributes:
         windows: among which.
         epsilon: what the choice costs.
-        one_way: whether a neighbor only adds users or only removes them, as under `add-remove`.
+        add_remove: whether a neighbor only adds users or only removes them, as under `add-remove`.
     """
 
     windows: Windows
     epsilon: Fraction
-    one_way: bool
+    add_remove: bool
 
     @classmethod
-    def cost(cls, users: float, *, share: float, one_way: bool, largest: float) -> float | None:
+    def cost(cls, users: float, *, share: float, add_remove: bool, largest: float) -> float | None:
         """The epsilon of a search that finds a window with this share of the users; None where users are too few."""
-        per_nat = (1.0 if one_way else 2.0) / (max(share - _LOST, 0.1) * max(users, 1.0))
+        per_nat = (1.0 if add_remove else 2.0) / (max(share - _LOST, 0.1) * max(users, 1.0))
         if per_nat * _NEAR > largest:
             return None
         return min(per_nat * _FAR, largest)
@@ -320,7 +320,7 @@ class CenterSearch:
     def distribution(self, positions: UserPositions) -> ExponentialMechanism:
         """A window, by number; positions are whole numbers."""
         inside, sizes = self.windows.runs(positions, parts=_COMPARED_PARTS)
-        rate = self.epsilon / (1 if self.one_way else 2)
+        rate = self.epsilon / (1 if self.add_remove else 2)
         ends, rings = np.cumsum(sizes), self._ring_ends()
         cuts = np.union1d(ends, rings)
         costs = (inside.max() - inside)[np.searchsorted(ends, cuts)]

@@ -26,7 +26,7 @@ class UnsafeTimings:
     >>> with hm.UnsafeTimings() as timings:
     ...     release = hm.mean_of_user_means([1.0, 2.0], epsilon=1, bounds=(0, 3))
     >>> list(timings.stages)
-    ['preparing', 'mechanism', 'mechanism: distribution', 'mechanism: draw', 'mechanism: outcome']
+    ['preparing', 'mechanism', 'mechanism: distribution', 'mechanism: sample', 'mechanism: outcome']
     """
 
     def __init__(self) -> None:

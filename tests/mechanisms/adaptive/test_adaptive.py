@@ -62,7 +62,7 @@ def test_steps_spend_no_more_than_there_is(
     for step in made.steps:
         assert isinstance(distribution, Staged)
         drawn, before = distribution.first.sample(noise), found.spent
-        found = step.learn(found, drawn)
+        found = step.update(found, drawn)
         assert found.spent - before == booked(distribution.first)
         distribution = distribution.then(drawn)
     total = made.split.privacy_budget.total

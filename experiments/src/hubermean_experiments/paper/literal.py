@@ -313,7 +313,7 @@ class PreparedPaper(Prepared):
         position: list[float] = np.atleast_1d(np.asarray(found.clipped)).tolist()
         return NoisySum(position=position, noise=NoiseDistribution(kind="gaussian", scale=found.stddev))
 
-    def outcome(self, draw: Any) -> Outcome:
+    def outcome(self, sample: Any) -> Outcome:
         raise InputError(
             "the paper's mechanism is for audits only; to run it, call hubermean_experiments.paper.paper_literal"
         )

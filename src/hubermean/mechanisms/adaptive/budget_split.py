@@ -1,4 +1,4 @@
-"""How `adaptive` splits its budget over its steps, and which bounds follow from their findings.
+"""How `adaptive` splits its budget over its steps, and which bounds follow from their estimates.
 
 Everything here is computed from public and released numbers.
 """
@@ -18,9 +18,9 @@ from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.adaptive.parameters import (
     TIES,
     TOO_FEW,
-    Findings,
+    AdaptiveEstimates,
+    InfeasibleError,
     Tail,
-    UnfitError,
     ValueParameters,
     both,
 )
@@ -74,12 +74,12 @@ class BudgetSplit:
     groups: int = 0
     changes: int = 1
     caps_weights: bool = False
-    start: Findings = field(init=False, repr=False)
+    start: AdaptiveEstimates = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         public = self.facts.n_users if self.facts.n_users is not None else self.known.n_users
         users = None if public is None else float(public)
-        start = Findings(users=users, cap=self._public_cap(), weight=self._public_weight())
+        start = AdaptiveEstimates(users=users, cap=self._public_cap(), weight=self._public_weight())
         object.__setattr__(self, "start", start)
 
     def _public_weight(self) -> float:
@@ -102,7 +102,7 @@ class BudgetSplit:
             raise InputError("no user has a record; give counts= of at least one for some user")
         return public_contribution_bound(counts[counts > 0], share_above(len(counts)))
 
-    def weight_cap(self, found: Findings) -> int | None:
+    def weight_cap(self, found: AdaptiveEstimates) -> int | None:
         """The largest weight of a user where what it adds is bounded; None for none."""
         return found.cap if self.caps_weights else self.known.max_records
 
@@ -115,7 +115,7 @@ class BudgetSplit:
         return self.privacy_budget.accounting == "concentrated"
 
     @property
-    def one_way(self) -> bool:
+    def add_remove(self) -> bool:
         return self.request.neighbors is Neighbors.ADD_REMOVE
 
     @property
@@ -153,10 +153,10 @@ class BudgetSplit:
 
     # --- what each step may spend ---------------------------------------------------------------------------------
 
-    def _left(self, found: Findings) -> Fraction:
+    def _left(self, found: AdaptiveEstimates) -> Fraction:
         return max(self.privacy_budget.total - found.spent, Fraction(0))
 
-    def _own(self, found: Findings) -> Fraction:
+    def _own(self, found: AdaptiveEstimates) -> Fraction:
         """What is left for each column."""
         return self._left(found) / self.columns
 
@@ -179,39 +179,39 @@ class BudgetSplit:
         users = self.start.users if self.start.users is None or users is None else users
         return most if users is None else min(most, _COUNTED_WITHIN / math.sqrt(max(users, 1.0)))
 
-    def scale_search(self, found: Findings) -> ScaleSearch:
-        """UnfitError where users are too few."""
+    def scale_search(self, found: AdaptiveEstimates) -> ScaleSearch:
+        """InfeasibleError where users are too few."""
         largest = self.privacy_budget.largest_selection(self._own(found), _SCALE_PART)
-        search = ScaleSearch.plan(self.conservative_users(found), one_way=self.one_way, largest=largest)
+        search = ScaleSearch.plan(self.conservative_users(found), add_remove=self.add_remove, largest=largest)
         if search is None:
-            raise UnfitError(TOO_FEW)
+            raise InfeasibleError(TOO_FEW)
         return search
 
-    def ties_search(self, found: Findings) -> ScaleSearch:
-        """UnfitError where users are too few to search beyond a tie."""
+    def ties_search(self, found: AdaptiveEstimates) -> ScaleSearch:
+        """InfeasibleError where users are too few to search beyond a tie."""
         epsilon = self.privacy_budget.largest_selection(self._own(found), _TIES_PART)
         search = ScaleSearch.beyond_ties(
-            self.conservative_users(found), one_way=self.one_way, epsilon=epsilon
+            self.conservative_users(found), add_remove=self.add_remove, epsilon=epsilon
         )
         if search is None:
-            raise UnfitError(TIES)
+            raise InfeasibleError(TIES)
         return search
 
-    def conservative_users(self, found: Findings) -> float:
+    def conservative_users(self, found: AdaptiveEstimates) -> float:
         """How many users to count on: rather fewer than were measured."""
         return min(max((found.users or 0.0) - found.users_stddev, 0.0), _MOST_USERS)
 
-    def center_epsilon(self, column: int, found: Findings) -> float:
-        """UnfitError where users are too few. `found` is that before any center was searched for."""
+    def center_epsilon(self, column: int, found: AdaptiveEstimates) -> float:
+        """InfeasibleError where users are too few. `found` is that before any center was searched for."""
         largest = self.privacy_budget.largest_selection(self._own(found), _CENTER_PART)
         users, share = self.conservative_users(found), found.shares[column] if found.shares else _GIVEN_SHARE
-        epsilon = CenterSearch.cost(users, share=share, one_way=self.one_way, largest=largest)
+        epsilon = CenterSearch.cost(users, share=share, add_remove=self.add_remove, largest=largest)
         if epsilon is None or users < 1.0:
-            raise UnfitError(TOO_FEW)
+            raise InfeasibleError(TOO_FEW)
         return epsilon
 
-    def center_search(self, column: int, found: Findings) -> CenterSearch:
-        """InputError or UnfitError where there is none."""
+    def center_search(self, column: int, found: AdaptiveEstimates) -> CenterSearch:
+        """InputError or InfeasibleError where there is none."""
         if self.known.threshold is not None:
             length, steps = 2.0 * self.known.threshold, 16
         else:
@@ -223,37 +223,37 @@ class BudgetSplit:
         radius = min(radius, round_down(self.facts.columns[column].limit * Fraction(7, 8)))
         windows = Windows.covering(radius, step=length / steps, steps=steps)
         epsilon = Fraction(self.center_epsilon(column, found))
-        return CenterSearch(windows=windows, epsilon=epsilon, one_way=self.one_way)
+        return CenterSearch(windows=windows, epsilon=epsilon, add_remove=self.add_remove)
 
-    def contribution_bound_search(self, found: Findings) -> ContributionBoundSearch:
+    def contribution_bound_search(self, found: AdaptiveEstimates) -> ContributionBoundSearch:
         """A cap that a share of the users may exceed, for counts and for groups, whose noise grows with the cap."""
         largest = self.privacy_budget.largest_selection(self._left(found), _SHARE_CAP_PART)
         search = ContributionBoundSearch.plan(min(found.users or 0.0, _MOST_USERS), largest=largest)
         if search is None:
-            raise UnfitError(TOO_FEW)
+            raise InfeasibleError(TOO_FEW)
         return search
 
     def _rank_search(
-        self, found: Findings, budget: Fraction, *, part: float, most: float, hostile: float = 0.0
+        self, found: AdaptiveEstimates, budget: Fraction, *, part: float, most: float, hostile: float = 0.0
     ) -> RankSearch:
         users = self.conservative_users(found)
         least = max(self._choice(budget, self._by_size(part, found)), RankSearch.least_epsilon(users))
         return RankSearch.plan(users, epsilon=min(least, self._choice(budget, most)), hostile=hostile)
 
-    def _by_size(self, part: float, found: Findings) -> float:
+    def _by_size(self, part: float, found: AdaptiveEstimates) -> float:
         """The part of a step per record: what is searched for need be no more exact than the mean."""
         size = max(self.conservative_users(found) * self.noise_epsilon, 1.0) / _RECORD_SIZE
         return part * min(math.pow(size, -_RECORD_DECAY), _RECORD_MOST)
 
-    def rank_bound_search(self, found: Findings) -> RankSearch:
+    def rank_bound_search(self, found: AdaptiveEstimates) -> RankSearch:
         """A cap that few users exceed, where it bounds nothing but the noise of the sum of weights."""
         return self._rank_search(found, self._left(found), part=_CAP_PART, most=_LARGEST_CAP_PART)
 
-    def weight_epsilon(self, found: Findings) -> float:
+    def weight_epsilon(self, found: AdaptiveEstimates) -> float:
         return self._noise(self._left(found), self._by_size(_WEIGHT_PART, found))
 
-    def influence_search(self, found: Findings) -> RankSearch:
-        """`found` is that before the search. UnfitError where users are too few."""
+    def influence_search(self, found: AdaptiveEstimates) -> RankSearch:
+        """`found` is that before the search. InfeasibleError where users are too few."""
         search = self._rank_search(
             found,
             self._own(found),
@@ -262,29 +262,29 @@ class BudgetSplit:
             hostile=self.known.hostile,
         )
         if not RankSearch.serves(self.conservative_users(found), epsilon=float(search.epsilon)):
-            raise UnfitError(TOO_FEW)
+            raise InfeasibleError(TOO_FEW)
         return search
 
-    def influence_tail(self, column: int, found: Findings, distance: float) -> Tail:
+    def influence_tail(self, column: int, found: AdaptiveEstimates, distance: float) -> Tail:
         """The bound on what a user adds, from the distance that a search found."""
         beyond = self.influence_search(found).expected_beyond
         seen = self.influence_unit(column, found) * distance
         wanted = (
-            _BEYOND * (1 if self.one_way else 2) / self.noise_epsilon
+            _BEYOND * (1 if self.add_remove else 2) / self.noise_epsilon
         )  # a replacement takes twice the noise
         bound = seen * max(beyond / wanted, 1.0) ** _STRETCH
         return Tail(below=bound, above=bound, seen_below=seen, seen_above=seen, rank=beyond)
 
-    def first_tail(self, column: int, found: Findings) -> Tail:
+    def first_tail(self, column: int, found: AdaptiveEstimates) -> Tail:
         """What bounds a user in the first step, which need not be exact."""
         tail = found.tails[column]
         return replace(tail, below=_FIRST_BOUND * tail.below, above=_FIRST_BOUND * tail.above)
 
-    def first_step_epsilon(self, found: Findings) -> float:
+    def first_step_epsilon(self, found: AdaptiveEstimates) -> float:
         """For each column."""
         return self._noise(self._own(found), self._by_size(_FIRST_STEP_PART, found))
 
-    def tail_search(self, column: int, found: Findings) -> TailSearch:
+    def tail_search(self, column: int, found: AdaptiveEstimates) -> TailSearch:
         return TailSearch.plan(
             self.conservative_users(found),
             epsilon=self._choice(self._own(found), self._tail_part(found)),
@@ -292,15 +292,15 @@ class BudgetSplit:
             total=self.noise_epsilon,
             hostile=self.known.hostile,
             sides=self.sides(column),
-            one_way=self.one_way,
+            add_remove=self.add_remove,
             many=self.many,
         )
 
-    def _tail_part(self, found: Findings) -> float:
+    def _tail_part(self, found: AdaptiveEstimates) -> float:
         least, most = _TAIL_PARTS
         return min(max(_TAIL_PART * math.pow(self.size(found), -_TAIL_DECAY), least), most)
 
-    def size(self, found: Findings) -> float:
+    def size(self, found: AdaptiveEstimates) -> float:
         """Thousands of users times epsilon, for each column and group: what accuracy depends on."""
         return max(self.conservative_users(found) * self.noise_epsilon / self.many, 1.0) / 1000.0
 
@@ -322,13 +322,13 @@ class BudgetSplit:
 
     # --- what follows ---------------------------------------------------------------------------------------------
 
-    def _length(self, column: int, found: Findings) -> float:
+    def _length(self, column: int, found: AdaptiveEstimates) -> float:
         """Of an interval that holds the share."""
         if self.known.scales is not None:
             return 2.0 * _normal_quantile(_GIVEN_SHARE) * self.known.scales[column]
         return float(LENGTHS[found.lengths[column]])
 
-    def unit(self, column: int, found: Findings) -> float:
+    def unit(self, column: int, found: AdaptiveEstimates) -> float:
         """Half the length of an interval that holds most users: what distances are measured in."""
         if self.bounds_known:
             low, high = self.known.pair(column)
@@ -339,11 +339,11 @@ class BudgetSplit:
             return self.known.threshold / 2.0
         return self._length(column, found) / 2.0
 
-    def influence_unit(self, column: int, found: Findings) -> float:
+    def influence_unit(self, column: int, found: AdaptiveEstimates) -> float:
         """The least distance at which an influence bound is searched for."""
         return self.unit(column, found) * max(found.weight / max(found.users or 1.0, 1.0), 1.0) / 12.0
 
-    def center(self, column: int, found: Findings) -> float:
+    def center(self, column: int, found: AdaptiveEstimates) -> float:
         if self.bounds_known:
             low, high = self.known.pair(column)
             assert low is not None
@@ -351,14 +351,14 @@ class BudgetSplit:
             return found.centers[column] if found.centers else (low + high) / 2.0
         return found.centers[column]
 
-    def clamp(self, column: int, found: Findings) -> tuple[float | None, float | None]:
+    def clamp(self, column: int, found: AdaptiveEstimates) -> tuple[float | None, float | None]:
         """Between what user means are clamped, if anything: public bounds, or a threshold to each side."""
         if self.known.threshold is None:
             return self.known.pair(column)
         center = self.center(column, found)
         return center - self.known.threshold, center + self.known.threshold
 
-    def tail(self, column: int, found: Findings, distances: tuple[float, float]) -> Tail:
+    def tail(self, column: int, found: AdaptiveEstimates, distances: tuple[float, float]) -> Tail:
         """Bounds from the distances that a search found, in units of the scale."""
         search, unit = self.tail_search(column, found), self.unit(column, found)
         below, above = (unit * search.stretched(one) if one > 0.0 else 0.0 for one in distances)
@@ -371,7 +371,7 @@ class BudgetSplit:
         )
         return self._within_public(column, found, tail)
 
-    def _within_public(self, column: int, found: Findings, tail: Tail) -> Tail:
+    def _within_public(self, column: int, found: AdaptiveEstimates, tail: Tail) -> Tail:
         """No further than public bounds, nor than numbers are read."""
         center, (low, high) = self.center(column, found), self.known.pair(column)
         least = self.unit(column, found) / 16.0
@@ -387,7 +387,7 @@ class BudgetSplit:
             seen_above=min(tail.seen_above or above, above),
         )
 
-    def given_tail(self, column: int, found: Findings) -> Tail:
+    def given_tail(self, column: int, found: AdaptiveEstimates) -> Tail:
         """Bounds that need no search: those the caller gave, or a threshold to each side."""
         if self.known.threshold is not None:
             threshold = self.known.threshold
@@ -395,15 +395,15 @@ class BudgetSplit:
         unit = self.unit(column, found)
         return self._within_public(column, found, Tail(below=unit, above=unit))
 
-    def tails(self, found: Findings) -> tuple[Tail, ...]:
+    def tails(self, found: AdaptiveEstimates) -> tuple[Tail, ...]:
         if found.tails:
             return found.tails
         return tuple(self.given_tail(column, found) for column in range(self.columns))
 
-    def _share(self, column: int, found: Findings) -> float:
+    def _share(self, column: int, found: AdaptiveEstimates) -> float:
         return found.shares[column] if found.shares else _GIVEN_SHARE
 
-    def shifted_center(self, column: int, found: Findings) -> float:
+    def shifted_center(self, column: int, found: AdaptiveEstimates) -> float:
         """Where the mean is to be expected: off the center toward the longer tail."""
         center, tail = self.center(column, found), self.tails(found)[column]
         if not self.seeks_tails:
@@ -417,14 +417,14 @@ class BudgetSplit:
         """Whether so many users are enough to find what is searched for, if most have usable records."""
         try:
             self.expected(users)
-        except UnfitError:
+        except InfeasibleError:
             return False
         return True
 
-    def expected(self, users: float) -> Findings:
+    def expected(self, users: float) -> AdaptiveEstimates:
         """About what the steps will have found and spent, with so many users, before tails and influence are
         searched for."""
-        found = Findings(users=float(users), cap=self.start.cap)
+        found = AdaptiveEstimates(users=float(users), cap=self.start.cap)
         if self.counts_users():
             epsilon = self.count_epsilon(users)
             stddev = math.sqrt(2.0) / epsilon
@@ -460,14 +460,14 @@ class BudgetSplit:
         if self.by_influence:
             epsilon = self._choice(self._own(found) * Fraction(7, 10), _LARGEST_INFLUENCE_PART)
             if not RankSearch.serves(self.conservative_users(found), epsilon=epsilon):
-                raise UnfitError(TOO_FEW)
+                raise InfeasibleError(TOO_FEW)
         return found
 
     def can_search_beyond_ties(self, users: float) -> bool:
         """Whether so many users are enough to search beyond a tie."""
         try:
             self.ties_search(self.expected(users))
-        except UnfitError:
+        except InfeasibleError:
             return False
         return True
 
@@ -488,13 +488,13 @@ class BudgetSplit:
         """The standard deviation of the noise of a mean for bounds at 1 and -1, about; infinite for too few users."""
         try:
             found = self.expected(users)
-        except UnfitError:
+        except InfeasibleError:
             return math.inf
         left = float(self._own(found)) * (1.0 - self._part(self._tail_part(found)))
         if left <= 0.0:
             return math.inf
         noise = math.sqrt(0.5 / left) if self.concentrated else math.sqrt(2.0) / left
-        return (1.0 if self.one_way else 2.0) * noise / max(users, 1.0)
+        return (1.0 if self.add_remove else 2.0) * noise / max(users, 1.0)
 
     def expected_width(self, users: float) -> float:
         """How far from the center bounds will lie for normal users, in standard deviations."""

@@ -26,7 +26,7 @@ from hubermean.data.user_table import PrivateTable, UserTable
 from hubermean.distributed.queries import sum_over_partitions
 from hubermean.distributions.output import NoiseDistribution, NoisySum
 from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
-from hubermean.mechanisms.adaptive.parameters import Findings, Tail, UnfitError, per_column
+from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, InfeasibleError, Tail, per_column
 from hubermean.mechanisms.base import Outcome
 from hubermean.mechanisms.contributions import Grid, countable_records
 from hubermean.mechanisms.intervals import NOISE_SAMPLING_AND_CLIPPING, half_widths, noise_width
@@ -148,7 +148,13 @@ def _sum_exactly(numbers: IntArray, largest: int) -> int:
 
 
 def plan_clipped_sum(
-    split: BudgetSplit, found: Findings, column: int, *, center: float, tail: Tail, squares: float | None
+    split: BudgetSplit,
+    found: AdaptiveEstimates,
+    column: int,
+    *,
+    center: float,
+    tail: Tail,
+    squares: float | None,
 ) -> ClippedSum:
     """InputError where numbers of this size cannot be distinguished; `squares` is the distance they are clipped at."""
     facts = split.facts.columns[column]
@@ -191,7 +197,7 @@ class PreparedClippedStep:
     """Every column's sum and noise decided, from what was found."""
 
     request: Request
-    found: Findings
+    found: AdaptiveEstimates
     sums: tuple[ClippedSum, ...]
     tails: tuple[Tail, ...]
     centers: tuple[float, ...]
@@ -203,11 +209,11 @@ class PreparedClippedStep:
     hostile: float
 
     @classmethod
-    def prepare(cls, split: BudgetSplit, found: Findings) -> PreparedClippedStep:
-        """InputError or UnfitError where nothing can be released."""
+    def prepare(cls, split: BudgetSplit, found: AdaptiveEstimates) -> PreparedClippedStep:
+        """InputError or InfeasibleError where nothing can be released."""
         rest = split.privacy_budget.total - found.spent
         if rest <= 0 or found.weight <= 0.0:
-            raise UnfitError("the budget is spent before the mean")
+            raise InfeasibleError("the budget is spent before the mean")
         tails = split.tails(found)
         sums, noises, centers = [], [], []
         for column, tail in enumerate(tails):
@@ -221,7 +227,7 @@ class PreparedClippedStep:
             centers.append(float(own.grid.middle * own.grid.spacing))
             noises.append(_noises(split, own, rest / split.columns, found.users or 1.0))
         if any(distribution.scale > LARGEST_SCALE for own in noises for distribution in own):
-            raise UnfitError("epsilon is too small for a release")
+            raise InfeasibleError("epsilon is too small for a release")
         return cls(
             request=split.request,
             found=found,
@@ -253,11 +259,11 @@ class PreparedClippedStep:
             return CUT_OFF_FEW * max(_VERY_FEW / self.size, 1.0)
         return CUT_OFF + 4.5 * min(max(math.log10(10.0 / self.size), 0.0), 1.0)
 
-    def outcome(self, draw: Sequence[int]) -> Outcome:
+    def outcome(self, sample: Sequence[int]) -> Outcome:
         """From noisy sums to values, intervals and warnings."""
         estimates, start = [], 0
         for column, own in enumerate(self.noises):
-            estimates.append(self._estimate(column, list(draw[start : start + len(own)])))
+            estimates.append(self._estimate(column, list(sample[start : start + len(own)])))
             start += len(own)
         return Outcome(
             values=tuple(estimate.value for estimate in estimates),
@@ -269,20 +275,20 @@ class PreparedClippedStep:
 
     def _warnings(self, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         warnings = [HEAVY] if any(estimate.heavy for estimate in estimates) else []
-        one_way = self.request.neighbors.value == "add-remove"
-        if self.found.shares and self.size < _ROUGH[self.request.per] * (1.0 if one_way else 2.0):
+        add_remove = self.request.neighbors.value == "add-remove"
+        if self.found.shares and self.size < _ROUGH[self.request.per] * (1.0 if add_remove else 2.0):
             warnings.append(FEW_USERS)
         if self.found.skew > _FEW_HOLD_MANY:
             warnings.append(FEW_HOLD_MANY)
         return tuple(warnings)
 
-    def is_at_bound(self, draw: Sequence[int]) -> bool:
+    def is_at_bound(self, sample: Sequence[int]) -> bool:
         """Whether all users seem to lie beyond one bound of some column: then its center was missed."""
         if self.request.per != "user" or any(end is not None for pair in self.public for end in pair):
             return False
         start = 0
         for own, distributions in zip(self.sums, self.noises, strict=True):
-            place = draw[start] / self.found.weight
+            place = sample[start] / self.found.weight
             margin = min(
                 _AT_THE_END * (own.high - own.low),
                 _SURELY_NOISE * distributions[0].stddev / self.found.weight,
@@ -419,7 +425,7 @@ def _noises(
 def _noise(split: BudgetSplit, budget: Fraction, sensitivity: int) -> NoiseDistribution:
     amount = round_down(budget)
     if amount <= 0.0:
-        raise UnfitError("the budget is spent before the mean")
+        raise InfeasibleError("the budget is spent before the mean")
     if split.concentrated:
         sigma = concentrated_sigma(amount, squared_sensitivity=sensitivity**2)
         return NoiseDistribution(kind="gaussian", scale=sigma)
@@ -427,10 +433,10 @@ def _noise(split: BudgetSplit, budget: Fraction, sensitivity: int) -> NoiseDistr
 
 
 def choose_step_noise(epsilon: float, own: ClippedSum) -> NoiseDistribution:
-    """Laplace noise for a step before the last; UnfitError where it would be too wide to be drawn."""
+    """Laplace noise for a step before the last; InfeasibleError where it would be too wide to be drawn."""
     scale = laplace_scale(epsilon, sensitivity=own.sensitivity())
     if scale > LARGEST_SCALE:
-        raise UnfitError("epsilon is too small for a release")
+        raise InfeasibleError("epsilon is too small for a release")
     return NoiseDistribution(kind="laplace", scale=scale)
 
 

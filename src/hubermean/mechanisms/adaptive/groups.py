@@ -17,7 +17,7 @@ from hubermean.data.group_table import GroupKey, GroupTable
 from hubermean.distributions.output import OutputDistribution
 from hubermean.mechanisms.adaptive.clipped_step import CUT_OFF
 from hubermean.mechanisms.adaptive.mechanism import Adaptive, PreparedSteps
-from hubermean.mechanisms.adaptive.parameters import TOO_FEW, Findings, Tail, UnfitError
+from hubermean.mechanisms.adaptive.parameters import TOO_FEW, AdaptiveEstimates, InfeasibleError, Tail
 from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
@@ -25,7 +25,7 @@ from hubermean.mechanisms.groups.grouped import AdditiveMechanism, GroupMechanis
 from hubermean.types.request import PublicFacts, Request
 
 StepsFor = Callable[[int], PreparedSteps]
-Finish = Callable[[PreparedSteps, Findings], AdditiveMechanism]
+Finish = Callable[[PreparedSteps, AdaptiveEstimates], AdditiveMechanism]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,22 +43,22 @@ class AdaptiveGroups(GroupMechanism):
         assert table.pool is not None
         steps = self.steps(len(keys))
 
-        def last(found: Findings) -> OutputDistribution:
+        def last(found: AdaptiveEstimates) -> OutputDistribution:
             return self._together(steps, found).distribution(table, keys)
 
         return steps.chain_steps(table.pool, last)
 
-    def outcome(self, draw: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
+    def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
         steps = self.steps(len(keys))
-        learned = steps.learned(draw, lambda found: self._together(steps, found))
-        made = learned.made.outcome(learned.draw, keys)
+        results = steps.replay(sample, lambda found: self._together(steps, found))
+        made = results.made.outcome(results.sample, keys)
         return replace(
             made,
-            parameters={**made.parameters, **learned.found.parameters()},
-            budget_breakdown=steps.break_down_budget(learned),
+            parameters={**made.parameters, **results.found.parameters()},
+            budget_breakdown=steps.break_down_budget(results),
         )
 
-    def _together(self, steps: PreparedSteps, found: Findings) -> SummedGroups:
+    def _together(self, steps: PreparedSteps, found: AdaptiveEstimates) -> SummedGroups:
         return SummedGroups(prepared=self.finish(steps, found), mechanism=self.mechanism)
 
 
@@ -80,12 +80,12 @@ def adaptive_groups(
                 changes=group_split.changes,
             )
         else:
-            made = replace(mechanism.steps(group_split.estimation, pool_facts), leads_to=THE_COUNT)
+            made = replace(mechanism.steps(group_split.estimation, pool_facts), final_step=THE_COUNT)
         return replace(made, charged=group_split.whole)
 
     steps(1)
 
-    def means(steps: PreparedSteps, found: Findings) -> AdditiveMechanism:
+    def means(steps: PreparedSteps, found: AdaptiveEstimates) -> AdditiveMechanism:
         request, split = _remaining(steps, found, group_split.means), steps.split
         columns = range(split.columns)
         tails, centers = split.tails(found), [split.center(column, found) for column in columns]
@@ -102,7 +102,7 @@ def adaptive_groups(
         )
         return clipped.prepare(request, facts)
 
-    def counts(steps: PreparedSteps, found: Findings) -> AdditiveMechanism:
+    def counts(steps: PreparedSteps, found: AdaptiveEstimates) -> AdditiveMechanism:
         request = _remaining(steps, found, group_split.means)
         return Count(max_records=found.cap, changes=group_split.changes).prepare(request, facts)
 
@@ -125,9 +125,9 @@ def _cut_off(tail: Tail, share: float) -> tuple[float, float]:
     return below, above
 
 
-def _remaining(steps: PreparedSteps, found: Findings, request: Request) -> Request:
+def _remaining(steps: PreparedSteps, found: AdaptiveEstimates, request: Request) -> Request:
     """The request with what the steps left of its budget."""
     rest = round_down(steps.split.privacy_budget.total - found.spent)
     if rest <= 0.0:
-        raise UnfitError(TOO_FEW)
+        raise InfeasibleError(TOO_FEW)
     return replace(request, epsilon=rest)

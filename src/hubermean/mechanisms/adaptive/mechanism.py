@@ -23,7 +23,7 @@ from hubermean.distributions.output import (
 from hubermean.errors import InputError, NotReleased, parameter
 from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
 from hubermean.mechanisms.adaptive.clipped_step import PreparedClippedStep
-from hubermean.mechanisms.adaptive.parameters import TIES, Findings, UnfitError, ValueParameters
+from hubermean.mechanisms.adaptive.parameters import TIES, AdaptiveEstimates, InfeasibleError, ValueParameters
 from hubermean.mechanisms.adaptive.steps import Purpose, Step, plan_steps
 from hubermean.mechanisms.base import Outcome, Prepared
 from hubermean.mechanisms.contributions import (
@@ -43,11 +43,11 @@ _NOTHING = NoisyTest(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
 
 @dataclass(frozen=True, kw_only=True)
 class StepResults(Generic[T]):
-    """What a sample says of the steps: their findings and costs, what these lead to, and the rest of the sample."""
+    """What a sample says of the steps: their estimates and costs, what is made of them, and the rest of the sample."""
 
-    found: Findings
+    found: AdaptiveEstimates
     made: T
-    draw: Any
+    sample: Any
     costs: tuple[tuple[str, Fraction], ...]
 
 
@@ -55,8 +55,8 @@ class StepResults(Generic[T]):
 class PreparedSteps:
     """The steps, decided from public numbers; the sample decides what each finds.
 
-    `charged` is what a refusal costs, where that is more than the request: something else was drawn before. `leads_to`
-    names what the budget that the steps leave pays for.
+    `charged` is what a refusal costs, where that is more than the request: something else was sampled before.
+    `final_step` names what the budget that the steps leave pays for.
     """
 
     request: Request
@@ -64,7 +64,7 @@ class PreparedSteps:
     split: BudgetSplit
     steps: tuple[Step, ...]
     charged: Request | None = None
-    leads_to: str = THE_MEAN
+    final_step: str = THE_MEAN
 
     def concentrated(self) -> Fraction | None:
         return self.split.privacy_budget.total if self.split.concentrated else None
@@ -72,8 +72,8 @@ class PreparedSteps:
     def is_adaptive(self) -> bool:
         return bool(self.steps)
 
-    def dry_run(self, last: Callable[[Findings], object], *, users: float | None = None) -> None:
-        """Refuse, before anything is spent, what no draw could be released with.
+    def dry_run(self, last: Callable[[AdaptiveEstimates], object], *, users: float | None = None) -> None:
+        """Refuse, before anything is spent, what no sample could be released with.
 
         `users` is how many to count on, where that is not what is public or planned for.
 
@@ -98,9 +98,9 @@ class PreparedSteps:
             try:
                 for step in self.steps:
                     if step.what == "bounds":
-                        found = step.learn(found, (0,) * self.split.columns)
+                        found = step.update(found, (0,) * self.split.columns)
                 last(found)
-            except (InputError, UnfitError) as refusal:
+            except (InputError, InfeasibleError) as refusal:
                 refusals.append(refusal)
                 if not self.split.seeks_scale:
                     break
@@ -109,47 +109,47 @@ class PreparedSteps:
         raise InputError(str(refusals[0]))
 
     def chain_steps(
-        self, table: PrivateTable, last: Callable[[Findings], OutputDistribution]
+        self, table: PrivateTable, last: Callable[[AdaptiveEstimates], OutputDistribution]
     ) -> OutputDistribution:
-        """The steps on a table, then the output distribution that their findings lead to."""
+        """The steps on a table, then the output distribution that their estimates lead to."""
         return self._chain(self.steps, memoise(table), self.split.start, last)
 
     def _chain(
         self,
         steps: Sequence[Step],
         table: PrivateTable,
-        found: Findings,
-        last: Callable[[Findings], OutputDistribution],
+        found: AdaptiveEstimates,
+        last: Callable[[AdaptiveEstimates], OutputDistribution],
     ) -> OutputDistribution:
         privacy_budget = self.split.privacy_budget
         if not steps:
             try:
                 rest = privacy_budget.claim(
-                    self.leads_to, privacy_budget.total - found.spent, delta=self.request.delta
+                    self.final_step, privacy_budget.total - found.spent, delta=self.request.delta
                 )
                 return with_claim(last(found), rest)
-            except (InputError, UnfitError):
+            except (InputError, InfeasibleError):
                 return _NOTHING
         step, later = steps[0], steps[1:]
         try:
             cost = step.cost(found)
             first = step.distribution(table, found)
-        except (InputError, UnfitError):
+        except (InputError, InfeasibleError):
             return _NOTHING
         if get_claim(first) is None and not isinstance(first, Independent):
             first = with_claim(first, privacy_budget.claim(step.what, cost))
 
-        def then(draw: Any) -> OutputDistribution:
+        def then(sample: Any) -> OutputDistribution:
             try:
-                learned = step.learn(found, draw)
-            except (InputError, UnfitError):
+                updated = step.update(found, sample)
+            except (InputError, InfeasibleError):
                 return _NOTHING
-            return self._chain(later, table, learned, last)
+            return self._chain(later, table, updated, last)
 
         return Staged(first=first, then=then)
 
-    def learned(self, draw: Any, last: Callable[[Findings], T]) -> StepResults[T]:
-        """What a draw says of the steps.
+    def replay(self, sample: Any, last: Callable[[AdaptiveEstimates], T]) -> StepResults[T]:
+        """Take the estimates of the steps from a sample.
 
         Raises:
             NotReleased: the sample allows no release.
@@ -159,20 +159,20 @@ class PreparedSteps:
         try:
             for step in self.steps:
                 step.cost(found)
-                (first, draw), before = draw, found.spent
-                found = step.learn(found, first)
+                (first, sample), before = sample, found.spent
+                found = step.update(found, first)
                 costs.append((step.what, found.spent - before))
-            return StepResults(found=found, made=last(found), draw=draw, costs=tuple(costs))
-        except (InputError, UnfitError) as reason:
+            return StepResults(found=found, made=last(found), sample=sample, costs=tuple(costs))
+        except (InputError, InfeasibleError) as reason:
             advice = self.split.help
             if str(reason) == TIES:
                 advice = f"give {parameter('bounds')}, for a flag (0, 1)"
             raise self.refusal(str(reason), advice) from None
 
-    def break_down_budget(self, learned: StepResults[Any]) -> tuple[BudgetEntry, ...]:
+    def break_down_budget(self, results: StepResults[Any]) -> tuple[BudgetEntry, ...]:
         """What the steps cost, and what was left for that which they lead to."""
         privacy_budget = self.split.privacy_budget
-        costs = [*learned.costs, (self.leads_to, privacy_budget.total - learned.found.spent)]
+        costs = [*results.costs, (self.final_step, privacy_budget.total - results.found.spent)]
         return privacy_budget.break_down_budget(costs, self.request.delta)
 
     def refusal(self, reason: str, advice: str) -> NotReleased:
@@ -182,7 +182,7 @@ class PreparedSteps:
         return NotReleased(f"{reason}; {spent} spent; {advice}", epsilon=epsilon, delta=delta)
 
 
-# Bounds vary from draw to draw, and number of users and squares are noisy too: so much more was measured, on 300 to
+# Bounds vary from sample to sample, and number of users and squares are noisy too: so much more was measured, on 300 to
 # 10,000 normal users.
 _DRAWN_BOUNDS = 1.7
 
@@ -317,7 +317,7 @@ class PreparedAdaptive(PreparedSteps, Prepared):
         try:
             width = self.split.known.threshold or self.split.expected_width(users) * scale
             noise = self.split.expected_noise(users)
-        except UnfitError as reason:
+        except InfeasibleError as reason:
             raise InputError(f"{reason}; about {self.split.least_users():,} are needed") from None
         if self.split.bounds_known:
             raise InputError("bounds are known; see 'clipped'")
@@ -334,18 +334,18 @@ class PreparedAdaptive(PreparedSteps, Prepared):
     def distribution(self, table: PrivateTable) -> OutputDistribution:
         return self.chain_steps(table, lambda found: self.clipped_step(found).distribution(table))
 
-    def clipped_step(self, found: Findings) -> PreparedClippedStep:
+    def clipped_step(self, found: AdaptiveEstimates) -> PreparedClippedStep:
         return PreparedClippedStep.prepare(self.split, found)
 
-    def outcome(self, draw: object) -> Outcome:
-        learned = self.learned(draw, self.clipped_step)
-        outcome = learned.made.outcome(learned.draw)
-        if learned.made.is_at_bound(learned.draw):
+    def outcome(self, sample: object) -> Outcome:
+        results = self.replay(sample, self.clipped_step)
+        outcome = results.made.outcome(results.sample)
+        if results.made.is_at_bound(results.sample):
             raise self.refusal(
                 "the mean was not found, it may lie further from 0 than radius", self.split.help
             )
         return replace(
             outcome,
-            parameters={**outcome.parameters, **learned.found.parameters()},
-            budget_breakdown=self.break_down_budget(learned),
+            parameters={**outcome.parameters, **results.found.parameters()},
+            budget_breakdown=self.break_down_budget(results),
         )

@@ -134,8 +134,8 @@ TIES = "most users have the same value, or they lie too far apart, so no scale c
 TOO_FEW = "there are too few users with usable records to estimate the bounds privately"
 
 
-class UnfitError(Exception):
-    """What was found leaves nothing to release; the message says why, with released numbers at most."""
+class InfeasibleError(Exception):
+    """No mean can be released from the estimates so far. The message says why, with released numbers at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +160,8 @@ class Tail:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Findings:
-    """What is public or was found so far.
+class AdaptiveEstimates:
+    """What is public or was estimated by the steps so far.
 
     Attributes:
         spent: of the budget.

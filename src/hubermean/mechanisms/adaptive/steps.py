@@ -1,8 +1,8 @@
 """The private steps of `adaptive`, in the order in which they run.
 
-Each step makes an output distribution from the private table and the findings so far, and turns a sample of it into new
-findings. What a step may cost follows from public numbers and earlier findings, so neighboring data sets agree on it.
-One step serves all columns.
+Each step makes an output distribution from the private table and the estimates so far, and turns a sample of it into
+new estimates. What a step may cost follows from public numbers and earlier estimates, so neighboring data sets agree
+on it. One step serves all columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hubermean.mechanisms.adaptive.clipped_step import (
     choose_step_noise,
     plan_clipped_sum,
 )
-from hubermean.mechanisms.adaptive.parameters import TIES, Findings, UnfitError
+from hubermean.mechanisms.adaptive.parameters import TIES, AdaptiveEstimates, InfeasibleError
 from hubermean.mechanisms.contributions import countable_records
 from hubermean.searches.bounds import (
     DISTANCES,
@@ -68,17 +68,17 @@ class Step(Protocol):
     @property
     def what(self) -> str: ...
 
-    def cost(self, found: Findings) -> Fraction:
-        """Return the cost of the step after these findings, as charged and as claimed of its distribution.
+    def cost(self, found: AdaptiveEstimates) -> Fraction:
+        """Return the cost of the step after these estimates, as charged and as claimed of its distribution.
 
-        Raises InputError or UnfitError where the step cannot run.
+        Raises InputError or InfeasibleError where the step cannot run.
         """
 
-    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         """Return the output distribution of the step."""
 
-    def learn(self, found: Findings, draw: Any) -> Findings:
-        """Return the findings with this sample. Raises InputError or UnfitError where it allows no release."""
+    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
+        """Return the estimates with this sample. Raises InputError or InfeasibleError where it allows no release."""
 
 
 def plan_steps(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
@@ -99,7 +99,7 @@ def plan_steps(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
         by_rank = split.start.cap is None and not split.caps_weights
         if split.start.cap is None:
             yield ChooseRankBound(split) if by_rank else ChooseContributionBound(split)
-        yield MeasureWeightApart(split) if by_rank else MeasureWeight(split)
+        yield MeasureWeightAndHeavyUsers(split) if by_rank else MeasureWeight(split)
     if split.by_influence:
         yield ChooseInfluence(split)
         yield MoveCenters(split)
@@ -120,15 +120,15 @@ class CountUsers:
             kind="laplace", scale=laplace_scale(self.split.count_epsilon(), sensitivity=1)
         )
 
-    def cost(self, found: Findings) -> Fraction:
+    def cost(self, found: AdaptiveEstimates) -> Fraction:
         return self.split.privacy_budget.cost_of_noise(Fraction(self.split.count_epsilon()))
 
-    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         return NoisySum(position=[count_records(table).users], noise=self.noise)
 
-    def learn(self, found: Findings, draw: list[int]) -> Findings:
-        users, stddev = float(max(draw[0], 0)), self.noise.stddev
-        learned = replace(
+    def update(self, found: AdaptiveEstimates, sample: list[int]) -> AdaptiveEstimates:
+        users, stddev = float(max(sample[0], 0)), self.noise.stddev
+        updated = replace(
             found,
             spent=found.spent + self.cost(found),
             users=users,
@@ -136,8 +136,8 @@ class CountUsers:
             measured=(*found.measured, ("users_measured", int(users))),
         )
         if self.split.request.per == "user" and not self.split.weight_is_public:
-            learned = replace(learned, weight=users, weight_stddev=stddev)
-        return learned
+            updated = replace(updated, weight=users, weight_stddev=stddev)
+        return updated
 
 
 @dataclass(frozen=True)
@@ -147,34 +147,34 @@ class ChooseContributionBound:
     split: BudgetSplit
     what = "contribution bound"
 
-    def cost(self, found: Findings) -> Fraction:
+    def cost(self, found: AdaptiveEstimates) -> Fraction:
         return self.split.privacy_budget.cost_of_selection(
             self.split.contribution_bound_search(found).epsilon
         )
 
-    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         search = self.split.contribution_bound_search(found)
         return search.distribution(count_records(table), concentrated=self.split.concentrated)
 
-    def learn(self, found: Findings, draw: int) -> Findings:
-        return replace(found, spent=found.spent + self.cost(found), cap=int(MAX_RECORDS_GRID[draw]))
+    def update(self, found: AdaptiveEstimates, sample: int) -> AdaptiveEstimates:
+        return replace(found, spent=found.spent + self.cost(found), cap=int(MAX_RECORDS_GRID[sample]))
 
 
 class ChooseRankBound(ChooseContributionBound):
     """A contribution bound that few users exceed: it bounds nothing but the noise of the sum of weights."""
 
-    def cost(self, found: Findings) -> Fraction:
+    def cost(self, found: AdaptiveEstimates) -> Fraction:
         return self.split.privacy_budget.cost_of_selection(self.split.rank_bound_search(found).epsilon)
 
-    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         search, above = self.split.rank_bound_search(found), count_records(table).above
         return search.distribution(
             above, MAX_RECORDS_GRID.astype(np.float64), concentrated=self.split.concentrated
         )
 
-    def learn(self, found: Findings, draw: int) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: int) -> AdaptiveEstimates:
         beyond = self.split.rank_bound_search(found).expected_beyond
-        return replace(super().learn(found, draw), beyond_cap=beyond)
+        return replace(super().update(found, sample), beyond_cap=beyond)
 
 
 @dataclass(frozen=True)
@@ -184,18 +184,18 @@ class MeasureWeight:
     split: BudgetSplit
     what = "weight of all users"
 
-    def _noise(self, found: Findings) -> NoiseDistribution:
+    def _noise(self, found: AdaptiveEstimates) -> NoiseDistribution:
         assert found.cap is not None
         return self._laplace(found, found.cap)
 
-    def _laplace(self, found: Findings, sensitivity: int) -> NoiseDistribution:
+    def _laplace(self, found: AdaptiveEstimates, sensitivity: int) -> NoiseDistribution:
         scale = laplace_scale(self.split.weight_epsilon(found), sensitivity=sensitivity)
         return NoiseDistribution(kind="laplace", scale=scale)
 
-    def cost(self, found: Findings) -> Fraction:
+    def cost(self, found: AdaptiveEstimates) -> Fraction:
         return self.split.privacy_budget.cost_of_noise(Fraction(self.split.weight_epsilon(found)))
 
-    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         assert found.cap is not None
         where = np.flatnonzero(found.cap == MAX_RECORDS_GRID)
         if len(where):  # known from the same pass as the number of users
@@ -204,28 +204,30 @@ class MeasureWeight:
             ((weight,),) = sum_over_partitions(table, CappedRecords(found.cap))
         return NoisySum(position=[weight], noise=self._noise(found))
 
-    def learn(self, found: Findings, draw: list[int]) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: list[int]) -> AdaptiveEstimates:
         noise = self._noise(found)
-        if draw[0] <= 2.0 * noise.stddev:
-            raise UnfitError("there are too few records compared with the noise that hides the heaviest user")
+        if sample[0] <= 2.0 * noise.stddev:
+            raise InfeasibleError(
+                "there are too few records compared with the noise that hides the heaviest user"
+            )
         return replace(
-            found, spent=found.spent + self.cost(found), weight=float(draw[0]), weight_stddev=noise.stddev
+            found, spent=found.spent + self.cost(found), weight=float(sample[0]), weight_stddev=noise.stddev
         )
 
 
-class MeasureWeightApart(MeasureWeight):
+class MeasureWeightAndHeavyUsers(MeasureWeight):
     """The total weight under a bound that some users exceed; users far beyond it are counted separately.
 
     A user enters one of the two numbers, so under `add-remove` the second costs nothing.
     """
 
-    def _noises(self, found: Findings) -> list[NoiseDistribution]:
+    def _noises(self, found: AdaptiveEstimates) -> list[NoiseDistribution]:
         assert found.cap is not None
         # A replaced user may move from one number to the other: two thirds of the loss are for the weight.
-        weight, far = (found.cap, 1) if self.split.one_way else ((3 * found.cap + 1) // 2, 3)
+        weight, far = (found.cap, 1) if self.split.add_remove else ((3 * found.cap + 1) // 2, 3)
         return [self._laplace(found, weight), self._laplace(found, far)]
 
-    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         assert found.cap is not None
         histogram = count_records(table)
         at, far = np.searchsorted(MAX_RECORDS_GRID, [found.cap, _FAR_BEYOND * found.cap])
@@ -233,13 +235,15 @@ class MeasureWeightApart(MeasureWeight):
         weight = int(histogram.weights[at]) - beyond * found.cap
         return NoisySum(position=[weight, beyond], noise=self._noises(found))
 
-    def learn(self, found: Findings, draw: list[int]) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: list[int]) -> AdaptiveEstimates:
         assert found.cap is not None
         of_weight, of_far = self._noises(found)
-        if draw[0] <= 2.0 * of_weight.stddev:
-            raise UnfitError("there are too few records compared with the noise that hides the heaviest user")
+        if sample[0] <= 2.0 * of_weight.stddev:
+            raise InfeasibleError(
+                "there are too few records compared with the noise that hides the heaviest user"
+            )
         excess = _EXCESS * found.beyond_cap * found.cap  # a guess, and so as uncertain as it is large
-        weight = draw[0] + excess
+        weight = sample[0] + excess
         users = max(found.users or 1.0, 1.0)
         exponential = weight / users * max(math.log(users / found.beyond_cap), 1.0)
         return replace(
@@ -247,7 +251,7 @@ class MeasureWeightApart(MeasureWeight):
             spent=found.spent + self.cost(found),
             weight=weight,
             weight_stddev=math.hypot(of_weight.stddev, excess),
-            skew=math.inf if draw[1] > _FAR_NATS * of_far.scale else found.cap / exponential,
+            skew=math.inf if sample[1] > _FAR_NATS * of_far.scale else found.cap / exponential,
         )
 
 
@@ -262,23 +266,23 @@ class _EachColumn(ABC):
     def what(self) -> str: ...
 
     @abstractmethod
-    def search(self, column: int, found: Findings) -> Any:
-        """Return the search with its `epsilon`. Raises InputError or UnfitError where there is none."""
+    def search(self, column: int, found: AdaptiveEstimates) -> Any:
+        """Return the search with its `epsilon`. Raises InputError or InfeasibleError where there is none."""
 
     @abstractmethod
-    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
+    def of_column(self, column: int, found: AdaptiveEstimates, table: PrivateTable) -> OutputDistribution:
         """Return the output distribution of the search."""
 
-    def columns(self, found: Findings) -> Sequence[int]:
+    def columns(self, found: AdaptiveEstimates) -> Sequence[int]:
         return range(self.split.columns)
 
-    def _cost(self, column: int, found: Findings) -> Fraction:
+    def _cost(self, column: int, found: AdaptiveEstimates) -> Fraction:
         return self.split.privacy_budget.cost_of_selection(self.search(column, found).epsilon)
 
-    def cost(self, found: Findings) -> Fraction:
+    def cost(self, found: AdaptiveEstimates) -> Fraction:
         return sum((self._cost(column, found) for column in self.columns(found)), Fraction(0))
 
-    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         """Return the joint distribution; over partitions all columns share the same passes."""
         columns = self.columns(found)
         distributions = run_batched(table, [partial(self.of_column, column, found) for column in columns])
@@ -294,19 +298,19 @@ class ChooseScales(_EachColumn):
 
     what = "scale of user means"
 
-    def search(self, column: int, found: Findings) -> ScaleSearch:
+    def search(self, column: int, found: AdaptiveEstimates) -> ScaleSearch:
         return self.split.scale_search(found)
 
-    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
+    def of_column(self, column: int, found: AdaptiveEstimates, table: PrivateTable) -> OutputDistribution:
         positions = locate_users(table, MeanPositions(column))
         return self.search(column, found).distribution(positions, concentrated=self.split.concentrated)
 
-    def learn(self, found: Findings, draw: Any) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
         share = self.split.scale_search(found).share
         return replace(
             found,
             spent=found.spent + self.cost(found),
-            lengths=split_by_column(draw),
+            lengths=split_by_column(sample),
             shares=(share,) * self.split.columns,
         )
 
@@ -316,24 +320,24 @@ class ChooseScalesBeyondTies(ChooseScales):
 
     what = "scale beyond ties"
 
-    def search(self, column: int, found: Findings) -> ScaleSearch:
+    def search(self, column: int, found: AdaptiveEstimates) -> ScaleSearch:
         return self.split.ties_search(found)
 
-    def columns(self, found: Findings) -> Sequence[int]:
+    def columns(self, found: AdaptiveEstimates) -> Sequence[int]:
         return [column for column, length in enumerate(found.lengths) if length < SHORTEST]
 
-    def distribution(self, table: PrivateTable, found: Findings) -> OutputDistribution:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         return super().distribution(table, found) if self.columns(found) else Uniform(limit=1)
 
-    def learn(self, found: Findings, draw: Any) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
         tied = self.columns(found)
         if not tied:
             return found
         share = self.split.ties_search(found).share
         lengths, shares = list(found.lengths), list(found.shares)
-        for column, length in zip(tied, split_by_column(draw), strict=True):
+        for column, length in zip(tied, split_by_column(sample), strict=True):
             if length < SHORTEST:
-                raise UnfitError(TIES)
+                raise InfeasibleError(TIES)
             lengths[column], shares[column] = length, share
         return replace(
             found, spent=found.spent + self.cost(found), lengths=tuple(lengths), shares=tuple(shares)
@@ -345,19 +349,21 @@ class ChooseCenters(_EachColumn):
 
     what = "center of user means"
 
-    def search(self, column: int, found: Findings) -> CenterSearch:
+    def search(self, column: int, found: AdaptiveEstimates) -> CenterSearch:
         return self.split.center_search(column, found)
 
-    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
+    def of_column(self, column: int, found: AdaptiveEstimates, table: PrivateTable) -> OutputDistribution:
         search = self.search(column, found)
         return search.distribution(locate_users(table, GridPositions(column, search.windows)))
 
-    def learn(self, found: Findings, draw: Any) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
         centers = []
-        for column, number in enumerate(split_by_column(draw)):
+        for column, number in enumerate(split_by_column(sample)):
             windows = self.search(column, found).windows
             if number in (0, windows.count - 1):  # the values may lie anywhere beyond
-                raise UnfitError("the values lie further from 0 than radius, or than 10^9 times their scale")
+                raise InfeasibleError(
+                    "the values lie further from 0 than radius, or than 10^9 times their scale"
+                )
             centers.append(windows.middle(number))
         return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
 
@@ -367,18 +373,18 @@ class ChooseTails(_EachColumn):
 
     what = "bounds"
 
-    def search(self, column: int, found: Findings) -> TailSearch:
+    def search(self, column: int, found: AdaptiveEstimates) -> TailSearch:
         return self.split.tail_search(column, found)
 
-    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
+    def of_column(self, column: int, found: AdaptiveEstimates, table: PrivateTable) -> OutputDistribution:
         center, unit = self.split.center(column, found), self.split.unit(column, found)
         above, below = count_beyond(table, MeansBeyond(column, center, unit))
         return self.search(column, found).distribution(above, below, concentrated=self.split.concentrated)
 
-    def learn(self, found: Findings, draw: Any) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
         tails = tuple(
             self.split.tail(column, found, self.search(column, found).found(number))
-            for column, number in enumerate(split_by_column(draw))
+            for column, number in enumerate(split_by_column(sample))
         )
         return replace(found, spent=found.spent + self.cost(found), tails=tails)
 
@@ -388,10 +394,10 @@ class ChooseInfluence(_EachColumn):
 
     what = "influence bound"
 
-    def search(self, column: int, found: Findings) -> RankSearch:
+    def search(self, column: int, found: AdaptiveEstimates) -> RankSearch:
         return self.split.influence_search(found)
 
-    def of_column(self, column: int, found: Findings, table: PrivateTable) -> OutputDistribution:
+    def of_column(self, column: int, found: AdaptiveEstimates, table: PrivateTable) -> OutputDistribution:
         center, unit = self.split.center(column, found), self.split.influence_unit(column, found)
         cap, clamp = self.split.weight_cap(found), self.split.clamp(column, found)
         above, below = count_beyond(
@@ -401,10 +407,10 @@ class ChooseInfluence(_EachColumn):
             above + below, DISTANCES, concentrated=self.split.concentrated
         )
 
-    def learn(self, found: Findings, draw: Any) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
         tails = tuple(
             self.split.influence_tail(column, found, float(DISTANCES[number]))
-            for column, number in enumerate(split_by_column(draw))
+            for column, number in enumerate(split_by_column(sample))
         )
         return replace(found, spent=found.spent + self.cost(found), tails=tails)
 
@@ -416,7 +422,7 @@ class MoveCenters:
     split: BudgetSplit
     what = "first step"
 
-    def _sums(self, found: Findings) -> tuple[ClippedSum, ...]:
+    def _sums(self, found: AdaptiveEstimates) -> tuple[ClippedSum, ...]:
         return tuple(
             plan_clipped_sum(
                 self.split,
@@ -429,23 +435,23 @@ class MoveCenters:
             for column in range(self.split.columns)
         )
 
-    def _noises(self, found: Findings) -> list[NoiseDistribution]:
+    def _noises(self, found: AdaptiveEstimates) -> list[NoiseDistribution]:
         epsilon = self.split.first_step_epsilon(found)
         return [choose_step_noise(epsilon, own) for own in self._sums(found)]
 
-    def cost(self, found: Findings) -> Fraction:
+    def cost(self, found: AdaptiveEstimates) -> Fraction:
         self._noises(found)
         return self.split.columns * self.split.privacy_budget.cost_of_noise(
             Fraction(self.split.first_step_epsilon(found))
         )
 
-    def distribution(self, table: PrivateTable, found: Findings) -> NoisySum:
+    def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         terms = sum_over_partitions(table, ColumnSums(self._sums(found)))
         return NoisySum(position=[term[0] for term in terms], noise=self._noises(found))
 
-    def learn(self, found: Findings, draw: list[int]) -> Findings:
+    def update(self, found: AdaptiveEstimates, sample: list[int]) -> AdaptiveEstimates:
         centers = []
-        for column, (own, noisy) in enumerate(zip(self._sums(found), draw, strict=True)):
+        for column, (own, noisy) in enumerate(zip(self._sums(found), sample, strict=True)):
             unit = float(own.grid.spacing)
             center = float(own.grid.middle * own.grid.spacing) + noisy * unit / found.weight
             low, high = self.split.known.pair(column)
@@ -455,9 +461,9 @@ class MoveCenters:
         return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
 
 
-def split_by_column(draw: Any) -> tuple[int, ...]:
-    """A draw of an `_EachColumn`, column by column."""
-    return draw if isinstance(draw, tuple) else (draw,)
+def split_by_column(sample: Any) -> tuple[int, ...]:
+    """A sample of an `_EachColumn`, column by column."""
+    return sample if isinstance(sample, tuple) else (sample,)
 
 
 @dataclass(frozen=True)

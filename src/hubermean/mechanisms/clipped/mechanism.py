@@ -299,18 +299,18 @@ class PreparedClipped(Prepared):
             return Claim(what=THE_MEAN, rho=self.rho)
         return Claim(what=THE_MEAN, epsilon=self.request.epsilon, delta=self.request.delta)
 
-    def outcome(self, draw: Sequence[int]) -> Outcome:
+    def outcome(self, sample: Sequence[int]) -> Outcome:
         """From noisy sums to values and intervals."""
-        found = self.estimate(draw)
+        found = self.estimate(sample)
         values = tuple(found.values()[0].tolist())
         (denominator,) = found.denominators()
         return Outcome(
             values=values, parameters=self.parameters(), interval_rule=found, denominator=denominator
         )
 
-    def estimate(self, draw: Sequence[int], groups: int = 1) -> ClippedInterval:
+    def estimate(self, sample: Sequence[int], groups: int = 1) -> ClippedInterval:
         """The estimates and intervals of every group, from concatenated noisy sums."""
-        terms = [draw[start : start + groups] for start in range(0, len(draw), groups)] if groups else []
+        terms = [sample[start : start + groups] for start in range(0, len(sample), groups)] if groups else []
         estimates, start = [], 0
         for moments in self.moments:
             own = terms[start : start + moments.terms] if groups else [[]] * moments.terms

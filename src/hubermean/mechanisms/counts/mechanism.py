@@ -24,7 +24,7 @@ from hubermean.distributed.queries import sum_over_partitions
 from hubermean.distributions.output import NoiseDistribution, NoisySum, OutputDistribution
 from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.adaptive.mechanism import Adaptive, PreparedSteps
-from hubermean.mechanisms.adaptive.parameters import Findings
+from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates
 from hubermean.mechanisms.base import Outcome, Prepared
 from hubermean.mechanisms.contributions import check_max_records, find_weight_cap
 from hubermean.noise.batch import LARGEST_SCALE
@@ -91,7 +91,11 @@ class AdaptiveCount:
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedAdaptiveCount:
         steps = self.steps(request, facts)
         return PreparedAdaptiveCount(
-            request=steps.request, facts=steps.facts, split=steps.split, steps=steps.steps, leads_to=THE_COUNT
+            request=steps.request,
+            facts=steps.facts,
+            split=steps.split,
+            steps=steps.steps,
+            final_step=THE_COUNT,
         )
 
     def steps(self, request: Request, facts: PublicFacts) -> PreparedSteps:
@@ -108,20 +112,20 @@ class PreparedAdaptiveCount(PreparedSteps, Prepared):
     def users_to_audit(self) -> int:
         return math.ceil(1.3 * self.split.least_users())
 
-    def count_with(self, found: Findings) -> PreparedCount:
+    def count_with(self, found: AdaptiveEstimates) -> PreparedCount:
         remaining = round_down(self.split.privacy_budget.total - found.spent)
         return Count(max_records=found.cap).prepare(replace(self.request, epsilon=remaining), self.facts)
 
     def distribution(self, table: PrivateTable) -> OutputDistribution:
         return self.chain_steps(table, lambda found: self.count_with(found).distribution(table))
 
-    def outcome(self, draw: Any) -> Outcome:
-        learned = self.learned(draw, self.count_with)
-        outcome = learned.made.outcome(learned.draw)
+    def outcome(self, sample: Any) -> Outcome:
+        results = self.replay(sample, self.count_with)
+        outcome = results.made.outcome(results.sample)
         return replace(
             outcome,
-            parameters={**outcome.parameters, **learned.found.parameters()},
-            budget_breakdown=self.break_down_budget(learned),
+            parameters={**outcome.parameters, **results.found.parameters()},
+            budget_breakdown=self.break_down_budget(results),
         )
 
 
@@ -153,12 +157,12 @@ class PreparedCount(Prepared):
         claim = Claim(what=THE_COUNT, epsilon=self.request.epsilon)
         return NoisySum(position=list(sums[0]), noise=self.noise, claim=claim)
 
-    def estimate(self, draw: Sequence[int], groups: int = 1) -> CountInterval:
+    def estimate(self, sample: Sequence[int], groups: int = 1) -> CountInterval:
         cap = self.cap if self.request.per == "record" else None
-        return CountInterval(counts=np.array(draw, dtype=np.float64), noise=self.noise, cap=cap)
+        return CountInterval(counts=np.array(sample, dtype=np.float64), noise=self.noise, cap=cap)
 
-    def outcome(self, draw: Sequence[int]) -> Outcome:
-        found = self.estimate(draw)
+    def outcome(self, sample: Sequence[int]) -> Outcome:
+        found = self.estimate(sample)
         if self.public is not None:
             found = CountInterval(counts=np.array([self.public], dtype=np.float64), noise=None)
         return Outcome(

@@ -52,8 +52,8 @@ class GroupMechanism(ABC):
         """The output distribution for these groups; a group without users is treated like any other."""
 
     @abstractmethod
-    def outcome(self, draw: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
-        """Post-processing of a draw, with public numbers only."""
+    def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
+        """Post-processing of a sample, with public numbers only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +70,19 @@ class PreparedGroups:
         chosen = replace(selection.distribution(table), claim=self.group_split.selection_claim())
         return Staged(first=chosen, then=lambda keys: self.groups.distribution(table, keys))
 
-    def outcome(self, draw: Any, table: GroupTable) -> GroupOutcome:
+    def outcome(self, sample: Any, table: GroupTable) -> GroupOutcome:
         if self.group_split.selection is None:
-            return self.groups.outcome(draw, table.keys)
-        keys, rest = draw
+            return self.groups.outcome(sample, table.keys)
+        keys, rest = sample
         return self.groups.outcome(rest, keys)
 
     def run(self, table: GroupTable, noise: NoiseSource) -> GroupOutcome:
         with stage("distribution"):
             distribution = self.distribution(table)
-        with stage("draw"):
-            draw = distribution.sample(noise)
+        with stage("sample"):
+            sample = distribution.sample(noise)
         with stage("outcome"):
-            return self.outcome(draw, table)
+            return self.outcome(sample, table)
 
 
 class AdditiveMechanism(Protocol):
@@ -92,14 +92,14 @@ class AdditiveMechanism(Protocol):
 
     def noisy(self, sums: Sequence[Sequence[int]]) -> NoisySum: ...
 
-    def estimate(self, draw: Sequence[int], groups: int = 1) -> Any: ...
+    def estimate(self, sample: Sequence[int], groups: int = 1) -> Any: ...
 
     def parameters(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummedGroups(GroupMechanism):
-    """All groups at once: their sums in one pass, their noise in one draw."""
+    """All groups at once: their sums in one pass, their noise in one sample."""
 
     prepared: AdditiveMechanism
     mechanism: str
@@ -113,8 +113,8 @@ class SummedGroups(GroupMechanism):
             sums = [[0 if number < 0 else term[number] for number in wanted] for term in sums]
         return self.prepared.noisy(sums)
 
-    def outcome(self, draw: Sequence[int], keys: Sequence[GroupKey]) -> GroupOutcome:
-        found = self.prepared.estimate(draw, len(keys))
+    def outcome(self, sample: Sequence[int], keys: Sequence[GroupKey]) -> GroupOutcome:
+        found = self.prepared.estimate(sample, len(keys))
         return GroupOutcome(
             keys=keys,
             values=found.values(),
@@ -144,10 +144,10 @@ class GroupByGroup(GroupMechanism):
         distributions = [without_claims(self.prepared.distribution(tables.get(key, empty))) for key in keys]
         return Independent(parts=distributions, claim=self.claim)
 
-    def outcome(self, draw: Sequence[Any], keys: Sequence[GroupKey]) -> GroupOutcome:
+    def outcome(self, sample: Sequence[Any], keys: Sequence[GroupKey]) -> GroupOutcome:
         outcomes: list[Outcome | None] = []
         refusals = {}
-        for number, own in enumerate(draw):
+        for number, own in enumerate(sample):
             try:
                 outcomes.append(self.prepared.outcome(own))
             except NotReleased as refusal:

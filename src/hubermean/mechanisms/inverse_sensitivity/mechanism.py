@@ -69,7 +69,7 @@ class InverseSensitivity:
     Formal guarantees:
     - epsilon-DP for the neighbor relation of the request (proofs/inverse-sensitivity.md, Theorem 1). Several columns
       share epsilon equally, or, with delta > 0, what (epsilon, delta) allows them together if that is more (Theorem 2).
-    - The draw follows its stated distribution exactly: no floating-point number takes part from record to output.
+    - The sample follows its stated distribution exactly: no floating-point number takes part from record to output.
 
     | edge case | what happens |
     |---|---|
@@ -214,7 +214,7 @@ class PreparedInverseSensitivity(Prepared):
     # --- predictions -----------------------------------------------------------------------------------------------
 
     def predicted_noise(self) -> tuple[float, ...]:
-        """The deviation of the draw if the score rises evenly up to the threshold and no further (see the proof)."""
+        """The deviation of the sample if the score rises evenly up to the threshold and no further (see the proof)."""
         spacing = 2.0**self.grid.exponent
         threshold = self._typical_threshold() * spacing
         radius = max(self.grid.radius * spacing, threshold)
@@ -223,7 +223,7 @@ class PreparedInverseSensitivity(Prepared):
         near_square = width**2 * (2.0 * math.exp(-rate) / math.expm1(-rate) ** 2 + 1.0 / 3.0)
         far_square = (radius**2 + radius * threshold + threshold**2) / 3.0
         far = self._chance_of_far_answer(steps)
-        # Where the score hardly rises, the draw is anywhere within the radius.
+        # Where the score hardly rises, the sample is anywhere within the radius.
         square = (1.0 - far) * min(near_square, far_square) + far * far_square
         return (math.sqrt(square),) * len(self.request.columns)
 
@@ -350,11 +350,11 @@ class PreparedInverseSensitivity(Prepared):
 
     # --- the release -----------------------------------------------------------------------------------------------
 
-    def outcome(self, draw: Sequence[int]) -> Outcome:
+    def outcome(self, sample: Sequence[int]) -> Outcome:
         spacing = Fraction(2) ** self.grid.exponent
         values = tuple(
             float((self.grid.center(column) + number - self.grid.radius) * spacing)
-            for column, number in enumerate(draw)
+            for column, number in enumerate(sample)
         )
         rule = None
         steps = self._steps(_WELL_WITHIN)

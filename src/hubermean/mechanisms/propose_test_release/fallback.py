@@ -62,10 +62,10 @@ class PreparedWithFallback(Prepared):
             return self.inverse_sensitivity.claims(distribution.then(measured), neighbor.then(measured))
         return self.propose_test_release.claims(distribution, neighbor)
 
-    def outcome(self, draw: Any) -> Outcome:
-        (measured,), answer = draw
+    def outcome(self, sample: Any) -> Outcome:
+        (measured,), answer = sample
         if self._plan(measured) is not None:
-            return replace(self.propose_test_release.outcome(draw), mechanism="propose-test-release")
+            return replace(self.propose_test_release.outcome(sample), mechanism="propose-test-release")
         made = self.inverse_sensitivity.outcome(answer)
         parameters = {**made.parameters, **self.propose_test_release.estimate_parameters(measured)}
         return replace(

@@ -352,7 +352,7 @@ class PreparedProposeTestRelease(Prepared):
     def users_to_audit(self) -> int:
         return math.ceil(1.3 * self.users_needed())
 
-    def outcome(self, draw: Any) -> Outcome:
+    def outcome(self, sample: Any) -> Outcome:
         plan = self._public_plan()
         parameters: dict[str, Any] = {"threshold": self.geometry.threshold, "radius": self.radius}
         if self.geometry.power:
@@ -360,13 +360,13 @@ class PreparedProposeTestRelease(Prepared):
         if self.request.per == "record":
             parameters["max_records"] = self.cap
         if self.weight_noise is not None:
-            (measured,), draw = draw
+            (measured,), sample = sample
             plan = self.plan_for_estimate(measured)
             parameters |= self.estimate_parameters(measured)
-        if plan is None or draw is None:
+        if plan is None or sample is None:
             raise self._refusal(plan)
         # The nearest float to each point of the grid: scaling by a power of two is exact.
-        noisy = [math.ldexp(number, plan.exponent) for number in draw]
+        noisy = [math.ldexp(number, plan.exponent) for number in sample]
         standardization = self.geometry.standardization
         stddevs = tuple(standardization.unit(column) * plan.noise_stddev for column in range(len(noisy)))
         rule = GaussianNoiseInterval(

@@ -258,9 +258,9 @@ class PreparedSmoothSensitivity(Prepared):
             "sigma changes by at most e^beta": abs(math.log(sigma / other)) / (self.beta + _BETA_ROUNDING),
         }
 
-    def outcome(self, draw: Sequence[int]) -> Outcome:
+    def outcome(self, sample: Sequence[int]) -> Outcome:
         # The nearest float to each point of the grid: scaling by a power of two is exact.
-        noisy = [math.ldexp(number, self.exponent) for number in draw]
+        noisy = [math.ldexp(number, self.exponent) for number in sample]
         # The mean is known to lie in the ball, so moving the answer into it can only help and costs nothing.
         shrink = min(1.0, self.radius / max(math.hypot(*noisy), self.radius))
         standardization = self.geometry.standardization

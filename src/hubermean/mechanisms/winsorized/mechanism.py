@@ -304,9 +304,9 @@ class PreparedWinsorized(Prepared):
             first=with_claim(self.bins.distribution(positions, self.split.rate), selection), then=around
         )
 
-    def outcome(self, draw: tuple[int, Sequence[tuple[int, Sequence[int]]]]) -> Outcome:
+    def outcome(self, sample: tuple[int, Sequence[tuple[int, Sequence[int]]]]) -> Outcome:
         """From the rotation, the selected bins and the noisy sums to values."""
-        number, coordinates = draw
+        number, coordinates = sample
         rotation = Rotation.numbered(number, len(self.request.columns))
         midpoints = [self.bins.midpoint(bin_) for bin_, _ in coordinates]
         noisy = [total for _, (total,) in coordinates]
