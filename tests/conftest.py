@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import uuid
-from collections.abc import Iterator
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,38 @@ from helpers.postgres_server import Server, running_server
 from helpers.spark_sessions import running_spark
 from hubermean import _api as api
 from hubermean.noise.seeded import InsecureSeededNoise
+
+
+@pytest.hookimpl(tryfirst=True)  # before cases are selected by their marks
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Leave to `make test-all` what is not in the fair sample of a test marked `fair_sample(share)`."""
+    sampled: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("fair_sample"):
+            sampled.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for cases in sampled.values():
+        (share,) = cases[0].get_closest_marker("fair_sample").args  # type: ignore[union-attr]
+        kept = fair_sample(cases, math.ceil(share * len(cases)))
+        for case in cases:
+            if case.nodeid not in kept:
+                case.add_marker(pytest.mark.slow)
+
+
+def fair_sample(cases: Sequence[pytest.Function], size: int) -> set[str]:
+    """Return the names of at least `size` cases, the same in every run, in which parameters have all their values.
+
+    A parameter with another value in every case is left out: only all cases have all its values.
+    """
+    values = [{(name, id(value)) for name, value in case.callspec.params.items()} for case in cases]
+    repeated = {value for value, times in Counter(itertools.chain(*values)).items() if times > 1}
+    order = sorted(range(len(cases)), key=lambda index: zlib.crc32(cases[index].nodeid.encode()))
+    kept: list[int] = []
+    for index in order:
+        if values[index] & repeated:
+            kept.append(index)
+            repeated -= values[index]
+    kept += [index for index in order if index not in kept][: max(size - len(kept), 0)]
+    return {cases[index].nodeid for index in kept}
 
 
 @pytest.fixture

@@ -257,6 +257,7 @@ def check_neighbors(n: int, j: int) -> None:
     check_pair(setup, side(setup, others[1]), side(setup, others[-1], n_parts=2))
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("j", [1, 2, 20])
 def test_promises_hold_with_a_reserve(j: int) -> None:
     check_neighbors(2**17, j)

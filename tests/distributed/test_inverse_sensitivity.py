@@ -46,6 +46,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_sets, "MOST_POINTS", 64)
 
 
+@pytest.mark.fair_sample(0.25)
 @pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("crowd", CROWDS)
@@ -59,6 +60,7 @@ def test_parts_have_the_shells_of_one_table(crowd: str, neighbors: str, per: str
         assert parts.passes <= 6
 
 
+@pytest.mark.fair_sample(0.25)
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -72,6 +74,7 @@ def test_closing_in_by_many_passes_ends_at_the_same_shells(crowd: str, neighbors
         assert plain(prepared.distribution(parts)) == plain(prepared.distribution(table))
 
 
+@pytest.mark.fair_sample(0.2)
 @pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("crowd", ["normal", "two far clusters", "heavy tails", "most tie", "at the brink"])

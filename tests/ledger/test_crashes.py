@@ -56,7 +56,7 @@ def test_a_release_that_is_killed_at_any_statement_leaves_no_value_without_a_cha
     tmp_path: Path, data: Path
 ) -> None:
     """A sample of the statements, on SQLite; all of them, and PostgreSQL, below."""
-    check_killed(str(tmp_path / "budget.sqlite"), data, "--every", "23")
+    check_killed(str(tmp_path / "budget.sqlite"), data, "--every", "53")
 
 
 @pytest.mark.slow

@@ -220,6 +220,7 @@ def test_what_would_be_ignored_is_refused(arguments: dict[str, Any], message: st
 # --- privacy ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("per", ["user", "record"])
 @pytest.mark.parametrize("name", NAMES)

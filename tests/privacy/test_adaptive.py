@@ -216,6 +216,7 @@ def worst_share(search: Searched, relation: Neighbors, *, concentrated: bool) ->
     return max(shares)
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("concentrated", [False, True])
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
 @pytest.mark.parametrize("name", SEARCHES)
@@ -441,6 +442,7 @@ WHOLE: list[tuple[dict[str, Any], str, float]] = [
 ]
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize(("known", "per", "epsilon"), WHOLE, ids=str)
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
 def test_the_whole_output_distribution_on_small_datasets(

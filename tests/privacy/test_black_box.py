@@ -166,6 +166,7 @@ all_pairs = cases(list(PAIRS))
 tight_pairs = cases([pair for pair in PAIRS if pair.tight])
 
 
+@pytest.mark.fair_sample(0.4)
 @all_pairs
 def test_mechanisms_are_not_refuted(pair: Pair) -> None:
     verdict = check(*pair.outputs(seeded(1)), pair.epsilon, pair.delta)

@@ -211,7 +211,7 @@ def sample(examples: int) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize("name", ON_DUCKDB)
 @given(data=st.data(), look=looks)
-@sample(25)
+@sample(12)
 def test_one_user_changes_nothing_about_others(name: str, data: st.DataObject, look: Look) -> None:
     container = CONTAINERS[name]
     others_stay(container, *data.draw(iterate_neighbors(container)), look)
@@ -230,7 +230,7 @@ def test_one_user_changes_nothing_about_others_in_many_examples(
 
 @pytest.mark.parametrize("name", ["spark", "parquet"])
 @given(data=st.data(), look=looks)
-@sample(5)
+@sample(4)
 def test_one_user_changes_nothing_about_others_in_spark(
     name: str, spark: Any, data: st.DataObject, look: Look
 ) -> None:
@@ -396,6 +396,7 @@ DTYPES = [
 ]
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("role", [USER, GROUP, VALUE])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_dtype_of_pandas_decides_nothing(dtype: str, role: str) -> None:

@@ -308,6 +308,7 @@ def check(case: Case, relation: str, one: User, other: User, seed: int) -> int:
     return assert_same_answers(*sides, random.Random(seed), delta=case.delta)
 
 
+@pytest.mark.fair_sample(0.4)
 @ALL
 @given(one=changed_users, other=changed_users, seed=st.integers(0, 2**32))
 @settings(max_examples=3, deadline=None)
@@ -327,6 +328,7 @@ def test_neighbors_lead_to_the_same_answers_to_the_last_bit_at_length(
     check(case, relation, one, other, seed)
 
 
+@pytest.mark.fair_sample(0.4)
 @ALL
 def test_what_was_compared_are_answers_and_not_refusals_alone(case: Case, relation: str) -> None:
     ((one, other),) = zip(ordinary(8)[5:6], ordinary(9)[8:9], strict=True)

@@ -82,7 +82,7 @@ def _says_what_to_do(refusal: pytest.ExceptionInfo[hm.HubermeanError]) -> None:
     assert refusal.value.__context__ is None
 
 
-@pytest.mark.parametrize("by_user", [False, True])
+@pytest.mark.parametrize("by_user", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_answers_that_are_too_large_are_refused_with_what_to_do(small_results: Any, by_user: bool) -> None:
     small_results.conf.set("spark.hubermean.driverUsers", "0")
     people = _people(small_results)

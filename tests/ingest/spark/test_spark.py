@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -24,8 +25,10 @@ from helpers.spark_cluster import running_cluster
 from helpers.spark_on_cluster import totals
 from helpers.spark_sessions import HARD_FLOATS, in_spark
 from hubermean import _api as api
+from hubermean.auditing.cells import identity
 from hubermean.data.user_table import UserTable
 from hubermean.ingest.reading import group_table, user_table
+from hubermean.ingest.spark.dialect import SparkSql
 from hubermean.ingest.spark.table import SparkTable
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.types.request import Neighbors, PublicFacts
@@ -52,6 +55,16 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(4):
         pq.write_table(table.slice(number * 5000, 5000), folder / f"part-{number}.parquet")
     return folder / "*.parquet"
+
+
+def test_floats_as_ids_have_the_text_that_other_engines_give_them(spark: Any) -> None:
+    """Which groups a user keeps follows from that text; Java writes 1.0E-7, and 1.9999999999999998E23 for 2e23."""
+    bits = np.random.default_rng(8).integers(0, 2**63, 500, dtype=np.uint64)
+    floats = [*bits.view(np.float64).tolist(), 1e-7, -2.5e-5, 1e-4, 12345678.5, 2e23, 5e-324, 1.5e16, 7.0]
+    floats = [number for number in [*floats, math.inf, -math.inf] if not math.isnan(number)]
+    frame = spark.createDataFrame([(number,) for number in floats], "id double")
+    texts = frame.selectExpr(SparkSql().identity("id", "double", scale=0)).collect()
+    assert [text for (text,) in texts] == [identity(number) for number in floats]
 
 
 @pytest.mark.slow

@@ -190,6 +190,7 @@ CONTENTS: list[Records] = [
 ]
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("per", ["record", "record 0.5", "record 1", "user"])
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_no_pair_of_small_datasets_exceeds_epsilon(relation: Neighbors, per: str) -> None:

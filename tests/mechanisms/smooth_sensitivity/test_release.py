@@ -60,6 +60,7 @@ def shown(users: list[list[float | None]], relation: str, per: str) -> tuple[dic
     return beside, [f"{label}: {text}" for label, text in release.rows()[1:]]
 
 
+@pytest.mark.fair_sample(0.5)
 @pytest.mark.parametrize("per", ["record", "user"])
 @pytest.mark.parametrize("relation", RELATIONS)
 @given(users=st.lists(records, min_size=1, max_size=5), other=records)

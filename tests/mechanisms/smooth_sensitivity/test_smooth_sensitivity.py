@@ -62,6 +62,7 @@ def worst_of(relation: Neighbors, family: str, seed: int, datasets: int, largest
     return worst
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_promises_hold_on_neighbor_pairs(relation: Neighbors, family: str) -> None:
