@@ -1087,7 +1087,7 @@ def digest(record: Any, length: int = 16) -> str:
 
 
 PARTS = ("values", "interval", "parameters", "spent", "keys")
-"""What a difference is told apart by, besides the rest."""
+"""What a difference is distinguished by, besides the rest."""
 
 
 def compact(record: Record) -> Record:
