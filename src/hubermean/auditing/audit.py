@@ -110,6 +110,7 @@ class Audit:
         return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the audit as plain data."""
         return {
             "kept": self.kept,
             "mechanism": self.mechanism,
@@ -127,6 +128,7 @@ class Audit:
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
+        """Return `to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 

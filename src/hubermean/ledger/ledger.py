@@ -125,12 +125,12 @@ class BudgetLedger:
         return sorted(found, key=lambda dataset: dataset.number)
 
     def dataset(self, name: str) -> Dataset:
-        """Return the budget of one data set."""
+        """Return the budget of the data set `name`."""
         with self._store.reading() as rows:
             return read_dataset(rows, name)
 
     def entries(self, dataset: str | None = None) -> Iterator[Entry]:
-        """Iterate over all entries, or those of one data set, in order, including entries added meanwhile.
+        """Iterate over all entries, or those of `dataset`, in order, including entries added meanwhile.
 
         No transaction is held between blocks: the ledger can be used, also by others, during the iteration.
         """
