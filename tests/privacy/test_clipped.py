@@ -145,7 +145,7 @@ def test_a_concentrated_budget_is_within_the_guarantee() -> None:
     asked = Request(columns=("v",), epsilon=1.0, delta=1e-6, neighbors=Neighbors.REPLACE_USER, per="user")
     allowed = largest_rho(1.0, 1e-6)
     assert Clipped(bounds=(0, 1), rho=allowed).prepare(asked, facts).distributions[0].kind == "gaussian"
-    with pytest.raises(InputError, match="rho buys more"):
+    with pytest.raises(InputError, match="rho is larger"):
         Clipped(bounds=(0, 1), rho=1.01 * allowed).prepare(asked, facts)
-    with pytest.raises(InputError, match="rho buys more"):
+    with pytest.raises(InputError, match="rho is larger"):
         Clipped(bounds=(0, 1), rho=1e-9).prepare(replace(asked, delta=0.0), facts)
