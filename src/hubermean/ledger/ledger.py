@@ -1,7 +1,8 @@
 """`BudgetLedger`: the budgets of data sets, the charges against them and the recorded outcomes.
 
-The ledger knows questions by digest and description, and releases by cost. The record of a release is opaque to it:
-canonical JSON of limited size. `hubermean.release.ledger.Ledger`, which users see, adds the check of these records.
+The ledger holds a digest and a description of each question, and the cost of each release. The record of a release is
+opaque to it: canonical JSON of limited size. `hubermean.release.ledger.Ledger`, which users see, adds the check of
+these records.
 """
 
 from __future__ import annotations
