@@ -59,9 +59,7 @@ def parameters_without_words(function: Callable[..., Any], text: str) -> list[st
     return [name for name in names if name not in listed]
 
 
-@pytest.mark.parametrize(
-    ("name", "function"), list(public_functions().items()), ids=lambda one: str(one)[:50]
-)
+@pytest.mark.parametrize(("name", "function"), list(public_functions().items()), ids=list(public_functions()))
 def test_a_public_function_is_described_in_full(name: str, function: Callable[..., Any]) -> None:
     text = inspect.getdoc(function) or ""
     for part in ("Args:", "Returns:", "Raises:", "Formal guarantees", ">>>"):
@@ -69,7 +67,9 @@ def test_a_public_function_is_described_in_full(name: str, function: Callable[..
     assert not parameters_without_words(function, text), name
 
 
-@pytest.mark.parametrize(("name", "function"), list(public_methods()), ids=lambda one: str(one)[:50])
+@pytest.mark.parametrize(
+    ("name", "function"), list(public_methods()), ids=[name for name, _ in public_methods()]
+)
 def test_a_public_method_says_what_it_does(name: str, function: Callable[..., Any]) -> None:
     text = inspect.getdoc(function) or ""
     assert re.match(r"[A-Z].*\.", text), f"{name} has no docstring"
