@@ -37,6 +37,7 @@ CALLS: list[tuple[Callable[..., Any], type, tuple[type, ...]]] = [
     (hm.mean, MeanKeywords, (PublicParameters, ReadOptions, LedgerOptions)),
     (hm.count, CountKeywords, (EngineOptions, LedgerOptions)),
     (hm.mean_of_user_means, UserMeansKeywords, (PublicParameters, LedgerOptions)),
+    (hm.audit, PublicKeywords, (PublicParameters,)),
 ]
 
 
