@@ -22,7 +22,7 @@ COUNTS = RNG.integers(1, 9, 20_000)
 KNOWN = {"threshold": 4.0, "radius": 100.0}
 REPLACED = {"neighbors": "replace-user"}
 
-LOCATION = ["scale of user means", "center of user means"]
+LOCATION = ["scale and center"]
 INFLUENCE = ["influence bound", "first step", "the mean"]
 RECORDS = [*LOCATION, "contribution bound", "weight of all users", *INFLUENCE]
 USERS = ["number of users", *LOCATION, "bounds", "the mean"]
@@ -32,7 +32,7 @@ ACCOUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "adaptive, users public": (REPLACED, ["number of users", *RECORDS]),
     "adaptive, scale told": (
         {"scale": 1.0, "max_records": 5},
-        ["number of users", LOCATION[1], "weight of all users", *INFLUENCE],
+        ["number of users", "center of user means", "weight of all users", *INFLUENCE],
     ),
     "adaptive, several columns": ({"columns": 3, "per": "user"}, USERS),
     "adaptive, concentrated": ({"columns": 3, "per": "user", "delta": 1e-6}, USERS),

@@ -113,16 +113,14 @@ RELATIONS = ["replace-user", "replace-values", "add-remove"]
 SURELY, HALF = 0.85, 0.49
 STEPS = {
     "user": {
-        "scale of user means": HALF,
-        "scale beyond ties": HALF,
-        "center of user means": 0.99,
+        "scale and center": HALF,
+        "scale and center beyond ties": HALF,
         "bounds": HALF,
         "the mean": SURELY,
     },
     "record": {
-        "scale of user means": HALF,
-        "scale beyond ties": HALF,
-        "center of user means": 0.99,
+        "scale and center": HALF,
+        "scale and center beyond ties": HALF,
         "influence bound": HALF,
         "first step": 0.99,
         "the mean": SURELY,

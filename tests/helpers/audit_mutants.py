@@ -25,8 +25,8 @@ from hubermean.mechanisms.adaptive.mechanism import Adaptive, PreparedAdaptive
 from hubermean.mechanisms.adaptive.steps import (
     ChooseCenters,
     ChooseInfluence,
-    ChooseScales,
-    ChooseScalesBeyondTies,
+    ChooseIntervals,
+    ChooseIntervalsBeyondTies,
     ChooseTails,
     CountUsers,
     MeasureWeight,
@@ -40,7 +40,7 @@ from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.partition_selection import PartitionSelection
 from hubermean.mechanisms.inverse_sensitivity.grid import LocationGrid
 from hubermean.searches.bounds import ContributionBoundSearch, RankSearch, TailSearch
-from hubermean.searches.location import CenterSearch, ScaleSearch
+from hubermean.searches.location import CenterSearch, IntervalSearch
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]
@@ -113,7 +113,7 @@ def priced_at(share: Fraction, method: str) -> Break:
 
 def sensitivity_of_the_scale_halved(patch: Patch) -> None:
     """Half a user in place of the larger part of one."""
-    patch.setattr(ScaleSearch, "sensitivity", property(lambda self: 50))
+    patch.setattr(IntervalSearch, "sensitivity", property(lambda self: 50))
 
 
 def one_way_whatever_the_relation(method: str) -> Break:
@@ -218,13 +218,13 @@ def everything_for_the_mean(patch: Patch) -> None:
 
 def a_refund(patch: Patch) -> None:
     """What the search for a scale cost is given back twice."""
-    made = ChooseScales.update
+    made = ChooseIntervals.update
 
-    def update(self: ChooseScales, found: Any, sample: int) -> Any:
+    def update(self: ChooseIntervals, found: Any, sample: int) -> Any:
         after = made(self, found, sample)
         return replace(after, spent=after.spent - (after.spent - found.spent) * 2)
 
-    patch.setattr(ChooseScales, "update", update)
+    patch.setattr(ChooseIntervals, "update", update)
 
 
 def rho_without_delta(patch: Patch) -> None:
@@ -427,10 +427,12 @@ MUTANTS = [
     Mutant(name="steps for free", broken=steps_for_free, audit=BY_NAME, pairs=5),
     Mutant(name="the center is not booked, by name", broken=free(ChooseCenters), audit=BY_NAME, pairs=5),
     # Rates and scales.
-    Mutant(name="rate of the scale", broken=rate_times(2, ScaleSearch), audit=ADAPTIVE, pairs=12, slow=True),
+    Mutant(
+        name="rate of the scale", broken=rate_times(2, IntervalSearch), audit=ADAPTIVE, pairs=12, slow=True
+    ),
     Mutant(
         name="rate of the scale, add-remove",
-        broken=rate_times(2, ScaleSearch),
+        broken=rate_times(2, IntervalSearch),
         audit=ONE_WAY,
         pairs=30,
         slow=True,
@@ -452,7 +454,7 @@ MUTANTS = [
     Mutant(name="rate of the cap", broken=rate_times(3, RankSearch), audit=RECORDS, pairs=20, slow=True),
     Mutant(
         name="rate beyond ties",
-        broken=rate_times(3, ChooseScalesBeyondTies),
+        broken=rate_times(3, ChooseIntervalsBeyondTies),
         audit=ADAPTIVE,
         pairs=16,
         slow=True,
@@ -550,10 +552,10 @@ MUTANTS = [
     Mutant(
         name="every column gets all", broken=every_column_gets_all, audit={**KNOWN, "columns": 2}, pairs=12
     ),
-    Mutant(name="the scale is not booked", broken=free(ChooseScales), audit=ADAPTIVE, pairs=3, slow=True),
+    Mutant(name="the scale is not booked", broken=free(ChooseIntervals), audit=ADAPTIVE, pairs=3, slow=True),
     Mutant(
         name="the search beyond ties is not booked",
-        broken=free(ChooseScalesBeyondTies),
+        broken=free(ChooseIntervalsBeyondTies),
         audit=ADAPTIVE,
         pairs=16,
         slow=True,

@@ -37,7 +37,7 @@ from hubermean.searches.bounds import (
     count_beyond,
     count_records,
 )
-from hubermean.searches.location import CenterSearch, GridPositions, ScaleSearch, Windows
+from hubermean.searches.location import CenterSearch, IntervalSearch, Windows
 from hubermean.searches.positions import MeanPositions, locate_users
 from hubermean.types.request import Neighbors, PublicFacts, Request
 
@@ -116,7 +116,7 @@ def pairs_of(relation: Neighbors, seed: int = 0) -> Iterator[Pair]:
 
 # --- searches ---------------------------------------------------------------------------------------------------------
 
-WINDOWS = Windows.covering(1000.0, step=0.25, steps=8)
+WINDOWS = Windows(lengths=(2.0,), radius=1000.0)
 
 
 @dataclass(frozen=True)
@@ -131,18 +131,24 @@ def add_remove(relation: Neighbors) -> bool:
     return relation is Neighbors.ADD_REMOVE
 
 
-def scale(per_cent: int) -> Searched:
+def interval(per_cent: int, ring_nats: float = 0.0) -> Searched:
     def distribution(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
-        search = ScaleSearch(per_cent=per_cent, epsilon=EPSILON, add_remove=add_remove(relation))
-        return search.distribution(locate_users(table, MeanPositions(0)), concentrated=concentrated)
+        search = IntervalSearch(
+            per_cent=per_cent,
+            epsilon=EPSILON,
+            add_remove=add_remove(relation),
+            radius=2.0**42,
+            ring_nats=ring_nats,
+        )
+        return search.distribution(locate_users(table, MeanPositions(0)))
 
-    return Searched(f"scale {per_cent}", distribution)
+    return Searched(f"interval {per_cent}" + (", falling" if ring_nats else ""), distribution)
 
 
 def center() -> Searched:
     def distribution(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
         search = CenterSearch(windows=WINDOWS, epsilon=EPSILON, add_remove=add_remove(relation))
-        return search.distribution(locate_users(table, GridPositions(0, WINDOWS)))
+        return search.distribution(locate_users(table, MeanPositions(0)))
 
     return Searched("center", distribution)
 
@@ -185,9 +191,9 @@ def influence(rank: int) -> Searched:
 SEARCHES = {
     one.name: one
     for one in [
-        scale(65),
-        scale(75),
-        scale(98),
+        interval(65, 1.0),
+        interval(75),
+        interval(98),
         center(),
         cap(None),
         cap(4),
@@ -241,9 +247,8 @@ def test_the_kind_of_selection_follows_the_accounting() -> None:
             search.distribution(users, Neighbors.REPLACE_USER, concentrated) for concentrated in (False, True)
         ]
         assert isinstance(distributions[1], ExponentialMechanism)
-        assert isinstance(
-            distributions[0], ExponentialMechanism if search.name == "center" else PermuteAndFlip
-        )
+        windows = search.name.startswith(("center", "interval"))
+        assert isinstance(distributions[0], ExponentialMechanism if windows else PermuteAndFlip)
 
 
 def test_the_loss_is_the_one_that_audits_compute() -> None:
@@ -257,27 +262,6 @@ def test_the_loss_is_the_one_that_audits_compute() -> None:
             assert loss_of(*distributions) == pytest.approx(largest, abs=1e-12)
         else:
             assert loss_of(*distributions) >= largest - 1e-12
-
-
-def test_the_base_measure_of_centers_depends_on_no_data() -> None:
-    """Without what windows hold, the cost of a window is the same whatever runs of windows the data make."""
-
-    def base(users: list[User]) -> Any:
-        positions = locate_users(table_of(users), GridPositions(0, WINDOWS))
-        distribution = CenterSearch(windows=WINDOWS, epsilon=EPSILON, add_remove=False).distribution(
-            positions
-        )
-        inside, sizes = WINDOWS.runs(positions, parts=64)
-        costs = np.repeat(distribution.costs, distribution.sizes) - (inside.max() - np.repeat(inside, sizes))
-        assert len(costs) == WINDOWS.count
-        return costs
-
-    nobody = base([])
-    assert nobody[WINDOWS.count // 2] == 0
-    assert (np.diff(nobody[WINDOWS.count // 2 :]) >= 0).all()
-    np.testing.assert_array_equal(nobody, nobody[::-1])
-    for users in datasets(np.random.default_rng(5)):
-        np.testing.assert_array_equal(base(users), nobody)
 
 
 # --- clipped sums -----------------------------------------------------------------------------------------------------
@@ -471,12 +455,14 @@ def rate_of(search: type, patch: Patch, times: Callable[[Any], Fraction | int]) 
     patch.setattr(search, "distribution", distribution)
 
 
-def half_the_sensitivity_of_the_scale(patch: Patch) -> None:
-    patch.setattr(ScaleSearch, "sensitivity", property(lambda self: 50))
+def half_the_sensitivity_of_the_interval(patch: Patch) -> None:
+    patch.setattr(IntervalSearch, "sensitivity", property(lambda self: 50))
 
 
-def one_way_sensitivity_of_the_scale(patch: Patch) -> None:
-    patch.setattr(ScaleSearch, "sensitivity", property(lambda self: max(self.per_cent, 100 - self.per_cent)))
+def one_way_sensitivity_of_the_interval(patch: Patch) -> None:
+    patch.setattr(
+        IntervalSearch, "sensitivity", property(lambda self: max(self.per_cent, 100 - self.per_cent))
+    )
 
 
 def twice_the_rate_of_the_center(patch: Patch) -> None:
@@ -501,9 +487,9 @@ def twice_the_rate_of_the_cap(patch: Patch) -> None:
 
 REPLACED, COMES_OR_GOES = Neighbors.REPLACE_USER, Neighbors.ADD_REMOVE
 SEARCH_MUTANTS: list[tuple[Callable[[Patch], None], str, Neighbors]] = [
-    (half_the_sensitivity_of_the_scale, "scale 75", REPLACED),
-    (half_the_sensitivity_of_the_scale, "scale 75", COMES_OR_GOES),
-    (one_way_sensitivity_of_the_scale, "scale 65", REPLACED),
+    (half_the_sensitivity_of_the_interval, "interval 75", REPLACED),
+    (half_the_sensitivity_of_the_interval, "interval 75", COMES_OR_GOES),
+    (one_way_sensitivity_of_the_interval, "interval 65, falling", REPLACED),
     (twice_the_rate_of_the_center, "center", REPLACED),
     (twice_the_rate_of_the_center, "center", Neighbors.REPLACE_VALUES),
     (one_way_rate_of_the_tails, "tails beyond 0 users, both", REPLACED),

@@ -12,18 +12,17 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from hubermean.data.fixed_point import round_means
 from hubermean.data.user_table import UserTable
+from hubermean.distributions.output import max_cost_difference
 from hubermean.mechanisms.adaptive.mechanism import Adaptive
 from hubermean.mechanisms.base import Mechanism
 from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.searches.bounds import DISTANCES, beyond_distances
-from hubermean.searches.location import LENGTHS, ScaleSearch, Windows, count_fullest
+from hubermean.searches.location import CenterSearch, IntervalSearch, Windows
 from hubermean.searches.positions import (
     PartitionedPositions,
-    RoundedPositions,
     SortedPositions,
     UserPositions,
     target_ranks,
@@ -120,93 +119,45 @@ def test_places_and_parts_of_a_line_are_those_of_its_users(population: str) -> N
         assert dict(zip(places.tolist(), held.tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize(
-    "population", [name for name in POPULATIONS if "whole" not in name and "as far" not in name]
-)
-def test_threads_find_the_heaviest_intervals_that_one_line_finds(population: str) -> None:
-    rng = np.random.default_rng(4)
-    values, weights = np.clip(POPULATIONS[population](rng), -8e12, 8e12), weights_of(rng)
-    total = int(weights.sum())
-    held, *others = lines(values, weights, rng).values()
-    for least, most in (
-        (0, None),
-        (0, 9 * total // 10),
-        (total // 2, None),
-        (8 * total // 10, 9 * total // 10),
-    ):
-        expected = count_fullest(held, LENGTHS, least=least, most=most).tolist()
-        for positions in others:
-            assert count_fullest(positions, LENGTHS, least=least, most=most).tolist() == expected
-
-
-def test_what_is_not_distinguished_is_not_distinguished_anywhere() -> None:
-    rng = np.random.default_rng(5)
-    values, weights = rng.standard_cauchy(SIZE), weights_of(rng)
-    total = int(weights.sum())
-    whole = count_fullest(repeated(values, weights), LENGTHS)
-    for least, most in ((total // 3, total // 2), (0, total // 4), (total // 2, 2 * total)):
-        told = count_fullest(repeated(values, weights), LENGTHS, least=least, most=most)
-        assert told.tolist() == np.clip(whole, least, most).tolist()
-
-
-def test_the_law_of_the_scale_does_not_depend_on_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights that are clamped to what is distinguished give the costs that all weights give."""
-    rng = np.random.default_rng(6)
-    positions = SortedPositions(rng.normal(size=SIZE))
-    search = ScaleSearch(per_cent=75, epsilon=Fraction(1, 5), add_remove=True)
-    distribution = search.distribution(positions, concentrated=False)
-    monkeypatch.setattr(
-        "hubermean.searches.location.count_fullest",
-        lambda positions, lengths, **_: count_fullest(positions, lengths),
-    )
-    assert search.distribution(positions, concentrated=False).costs.tolist() == distribution.costs.tolist()
-
-
-@pytest.mark.parametrize("population", ["whole numbers", "huge whole numbers"])
-def test_windows_hold_the_same_by_threads(population: str) -> None:
-    rng = np.random.default_rng(7)
-    values, weights = POPULATIONS[population](rng), weights_of(rng)
-    step = 2**12 if population == "whole numbers" else 2**44
-    windows = Windows(exponent=0, step=step, length=8 * step, count=2**18 + 1)
-    held, *others = lines(values, weights, rng).values()
-    for positions in others:
-        for mine, theirs in zip(windows.runs(positions, parts=64), windows.runs(held, parts=64), strict=True):
-            assert mine.tolist() == theirs.tolist()
-
-
-ROUNDED: dict[str, Population] = {
-    "normal": lambda rng: rng.normal(size=SIZE) * 3.0,
-    "at edges": lambda rng: (rng.integers(-90, 90, SIZE) + 0.5) * 2.0**-6,
-    "beside edges": lambda rng: np.nextafter(
-        (rng.integers(-90, 90, SIZE) + 0.5) * 2.0**-6, rng.choice([-9, 9])
+SEARCHES: dict[str, IntervalSearch | CenterSearch] = {
+    "interval": IntervalSearch(per_cent=75, epsilon=Fraction(1, 5), add_remove=True, radius=7e12),
+    "interval, everything distinguished": IntervalSearch(
+        per_cent=65, epsilon=Fraction(1, 1000), add_remove=False, radius=7e12
     ),
-    "at positions": lambda rng: rng.integers(-90, 90, SIZE) * 2.0**-6,
-    "beyond the reach": lambda rng: rng.normal(size=SIZE) * 1e4,
-    "nearly nothing": lambda rng: rng.normal(size=SIZE) * 2.0**-60,
+    "center": CenterSearch(
+        windows=Windows(lengths=(1.25,), radius=1e9), epsilon=Fraction(1, 50), add_remove=True
+    ),
 }
 
 
-@pytest.mark.parametrize("population", ROUNDED)
-def test_rounded_users_are_where_exact_rounding_puts_them(population: str) -> None:
-    rng = np.random.default_rng(11)
-    table = UserTable.from_means(ROUNDED[population](rng), rng.integers(1, 9, SIZE))
-    summed = table.take(np.arange(SIZE))
-    for users, reach in itertools.product((table, summed), (2**7, 2**12)):
-        rounded = round_means(users.sums[0], users.counts, exponent=-6, low=-reach, high=reach)
-        exact, asked = SortedPositions(rounded), []
-        positions = RoundedPositions(
-            SortedPositions(users.column_means(0)),
-            exponent=-6,
-            reach=reach,
-            one_by_one=lambda exact=exact, asked=asked: asked.append(1) or exact,
-        )
-        lows, highs = ends_among(rounded, rng)
-        assert positions.within(lows, highs).tolist() == exact.within(lows, highs).tolist()
-        marks = positions.quantiles(8).marks
-        for low, high in itertools.pairwise([-reach - 1, *marks.tolist(), reach + 1]):
-            assert ((rounded > low) & (rounded < high)).sum() * 8 <= SIZE
-        # Only users at an edge call for it, else nothing would be saved.
-        assert bool(asked) == ("edges" in population)
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("population", [name for name in POPULATIONS if "whole" not in name and "as far" not in name])
+def test_a_search_has_one_distribution_however_users_are_partitioned(population: str, search: str) -> None:
+    rng = np.random.default_rng(4)
+    values, weights = np.clip(POPULATIONS[population](rng), -8e12, 8e12), weights_of(rng)
+    held, *others = lines(values, weights, rng).values()
+    expected = SEARCHES[search].distribution(held)
+    for positions in others:
+        found = SEARCHES[search].distribution(positions)
+        assert max_cost_difference(found, expected) == 0
+        assert found.rate == expected.rate
+
+
+@pytest.mark.parametrize("population", ["normal", "heavy tails", "few kinds"])
+def test_what_is_not_counted_changes_no_cost(population: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths that cannot be selected are left out: counting them all gives the same costs."""
+    rng = np.random.default_rng(6)
+    positions = SortedPositions(np.clip(POPULATIONS[population](rng), -8e12, 8e12))
+    search = SEARCHES["interval"]
+    expected = search.distribution(positions)
+    made = Windows.bound
+
+    def bound(self: Windows, users: Any, marks: Any) -> Any:
+        atom, outer, inner = made(self, users, marks)
+        return atom, np.full_like(outer, SIZE), np.zeros_like(inner)
+
+    monkeypatch.setattr(Windows, "bound", bound)
+    assert max_cost_difference(search.distribution(positions), expected) == 0
 
 
 def test_users_beyond_distances_are_counted_on_their_side() -> None:

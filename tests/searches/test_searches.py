@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.random import Generator
 
+from hubermean.distributions.output import ExponentialMechanism
+from hubermean.errors import InputError
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.searches.bounds import (
     MAX_RECORDS_GRID,
@@ -23,15 +24,7 @@ from hubermean.searches.bounds import (
     public_contribution_bound,
     share_above,
 )
-from hubermean.searches.location import (
-    LENGTHS,
-    PER_OCTAVE,
-    SHORTEST,
-    CenterSearch,
-    ScaleSearch,
-    Windows,
-    count_fullest,
-)
+from hubermean.searches.location import LENGTHS, SHORTER, CenterSearch, IntervalSearch, Windows
 from hubermean.searches.positions import SortedPositions
 
 numbers = st.one_of(
@@ -39,166 +32,223 @@ numbers = st.one_of(
     st.integers(-3, 3).map(float),
     st.sampled_from([0.1, 0.2, 0.30000000000000004, 1e16, 1e16 + 2]),
 )
-CAP = 7
+RADIUS = 2.0**40
 
 
-def weights_within(users: list[tuple[float, int]]) -> np.ndarray:
-    values = np.array([value for value, _ in users])
-    weights = np.array([weight for _, weight in users], dtype=np.int64)
-    return count_fullest(SortedPositions(np.repeat(values, weights)), LENGTHS)
+def cost_of(distribution: ExponentialMechanism, number: int) -> int:
+    """Of one candidate, by number."""
+    run = np.searchsorted(np.cumsum(distribution.sizes), number, side="right")
+    return int(distribution.costs[run])
 
 
-# --- spread -------------------------------------------------------------------------------------------------------
+# --- windows ------------------------------------------------------------------------------------------------------
+
+
+def test_windows_are_public_intervals_in_order() -> None:
+    lengths = (0.3, 1.0, 2.0**20)
+    windows = Windows(lengths=lengths, radius=100.0)
+    numbers = np.arange(int(windows.ends[-1]))
+    which, offsets = windows.find(numbers)
+    assert windows.number(which, offsets).tolist() == numbers.tolist()
+    starts = windows.starts(which, offsets)
+    for number, length in enumerate(lengths):
+        own = starts[which == number]
+        step = float(windows.steps[number])
+        assert length / 32.0 < step <= length / 16.0
+        assert (np.diff(own) == step).all()
+        middles = own + length / 2.0
+        assert abs(middles[len(own) // 2]) <= step / 2.0
+        assert np.abs(middles).max() <= max(100.0, step) + step
+    assert windows.middle(int(numbers[-1])) == (2, pytest.approx(0.0, abs=2.0**15))
+
+
+@given(st.integers(0, 3), st.floats(0.01, 1e6), st.floats(0.0, 1e9))
+@settings(max_examples=60, deadline=None)
+def test_rings_follow_from_the_number_of_a_window(which: int, length: float, radius: float) -> None:
+    """The base measure of a window depends on its place alone, whatever else is cut where."""
+    windows = Windows(lengths=tuple(length * 1.3**power for power in range(4)), radius=radius)
+    rng = np.random.default_rng(which)
+    numbers = np.unique(rng.integers(0, windows.ends[-1], 50))
+    own = rng.integers(0, 5, len(numbers))
+    costs, sizes = windows.in_runs(numbers, own, np.array([10, 20, 30, 40]), nats=100.0)
+    assert int(sizes.sum()) == int(windows.ends[-1])
+    assert (sizes > 0).all()
+    asked = np.unique(np.concatenate([numbers, rng.integers(0, windows.ends[-1], 200), [0]]))
+    lengths, offsets = windows.find(asked)
+    found = costs[np.searchsorted(np.cumsum(sizes), asked, side="right")]
+    expected = np.array([10, 20, 30, 40])[lengths]
+    expected[np.searchsorted(asked, numbers)] = own
+    rings = np.array([(int(abs(offset) + 1).bit_length() - 1) // 2 for offset in offsets])
+    assert (found == expected + 100 * rings).all()
+
+
+# --- interval -----------------------------------------------------------------------------------------------------
+
+
+def users_in(windows: Windows, values: np.ndarray, which: int, offset: int) -> int:
+    """By hand, in the numbers of the definition."""
+    length = windows.lengths[which]
+    start = (offset - round(length / float(windows.steps[which]) / 2.0)) * float(windows.steps[which])
+    return int(((values >= start) & (values <= start + length)).sum())
+
+
+def fullest(windows: Windows, values: np.ndarray, which: int) -> int:
+    """Of all windows of a length that hold anybody, one by one."""
+    step, reach = float(windows.steps[which]), int(windows.each_side[which])
+    half = round(windows.lengths[which] / step / 2.0)
+    offsets = {
+        int(np.floor(value / step)) - back + half for value in values.tolist() for back in range(-1, 36)
+    }
+    return max(
+        (users_in(windows, values, which, offset) for offset in offsets if abs(offset) <= reach), default=0
+    )
 
 
 @given(
-    st.lists(st.tuples(numbers, st.integers(0, CAP)), max_size=12),
-    st.tuples(numbers, st.integers(0, CAP)),
+    st.lists(numbers, max_size=14),
+    st.sampled_from([65, 75, 98]),
+    st.lists(st.integers(380, 640), min_size=3, max_size=3),
+    st.integers(0, 2**20),
 )
-@settings(max_examples=400, deadline=None)
-def test_one_user_changes_a_weight_inside_by_its_own(
-    users: list[tuple[float, int]], more: tuple[float, int]
+@settings(max_examples=150, deadline=None)
+def test_the_cost_of_a_window_is_the_one_of_the_definition(
+    users: list[float], per_cent: int, which: list[int], seed: int
 ) -> None:
-    fewer, with_one = weights_within(users), weights_within([*users, more])
-    assert (fewer <= with_one).all()
-    assert (with_one <= fewer + more[1]).all()
-    assert (np.diff(fewer) >= 0).all()
+    """For windows around users and windows anywhere; budgets so small that no cost is cut off."""
+    values, rng = np.array(users), np.random.default_rng(seed)
+    search = IntervalSearch(per_cent=per_cent, epsilon=Fraction(1, 50), add_remove=True, radius=RADIUS)
+    windows = search.windows
+    distribution = search.distribution(SortedPositions(values))
+    total = len(values)
+    least, aim = total // 8, per_cent * total
+    atom = max([int((values == value).sum()) for value in users], default=0)
+    rate = float(distribution.rate)
+    assert cost_of(distribution, 1) == aim // 2 - round(search.nothing_nats / rate)
+    assert distribution.costs[0] <= max(aim - 100 * max(atom, least), 0)
+    for length in which:
+        shorter = max(fullest(windows, values, length - SHORTER), least)
+        anywhere = rng.integers(-windows.each_side[length], windows.each_side[length] + 1, 5).tolist()
+        near = [
+            int(np.floor(value / windows.steps[length])) + int(rng.integers(-18, 19)) for value in users[:6]
+        ]
+        for offset in [*anywhere, *near]:
+            if abs(offset) > windows.each_side[length]:
+                continue
+            inside = max(users_in(windows, values, length, offset), least)
+            number = int(windows.number(np.array([length]), np.array([offset]))[0])
+            assert cost_of(distribution, 2 + number) == max(aim - 100 * inside, 100 * shorter - aim, 0)
 
 
-@given(
-    st.lists(st.tuples(st.integers(-50, 50), st.integers(0, CAP)), min_size=1, max_size=15),
-    st.integers(-8, 6 * PER_OCTAVE),
-)
-@settings(max_examples=200, deadline=None)
-def test_the_weight_inside_is_that_of_the_heaviest_interval(users: list[tuple[int, int]], power: int) -> None:
-    """Of all that start at multiples of a 32nd part of the octave's length, or an eighth of the weight."""
-    length = 2.0 ** (power / PER_OCTAVE)
-    step = 2.0 ** (power // PER_OCTAVE - 5)
-    starts = np.arange(-200.0, 51.0, step)
-    values, weights = np.array(users).T
-    holds = (starts[:, np.newaxis] <= values) & (values <= starts[:, np.newaxis] + length)
-    heavy = max(int((holds @ weights).max()), int(weights.sum()) // 8)
-    found = weights_within([(float(value), weight) for value, weight in users])
-    assert found[np.searchsorted(LENGTHS, length * 0.999)] == heavy
-
-
-@given(st.lists(st.tuples(numbers, st.integers(0, CAP)), max_size=12))
-@settings(max_examples=200, deadline=None)
-def test_users_within_a_little_less_than_a_length_are_found_together(users: list[tuple[float, int]]) -> None:
-    found = weights_within(users)
-    for start, _ in users:
-        for number in range(0, len(LENGTHS), 37):
-            together = (
-                weight for value, weight in users if start <= value <= start + LENGTHS[number] * 31 / 32
-            )
-            assert found[number] >= sum(together)
-
-
-def population(family: str, rng: Generator, size: int) -> np.ndarray:
-    return {
-        "normal": lambda: rng.normal(size=size),
-        "ties": lambda: rng.integers(-3, 4, size) * 0.25,
-        "tails": lambda: rng.standard_cauchy(size) * 1e3,
-        "two": lambda: rng.choice([-1.0, 1.0], size) * 50 + rng.normal(size=size) * 1e-3,
-        "constant": lambda: np.full(size, 7.0),
-        "few": lambda: rng.normal(size=rng.integers(0, 300)),
-    }[family]()
-
-
-FAMILIES = ["normal", "ties", "tails", "two", "constant", "few"]
-
-
+@pytest.mark.parametrize("place", [0.0, 1e3, -8e8])
 @pytest.mark.parametrize("add_remove", [True, False])
-@pytest.mark.parametrize("concentrated", [True, False])
-def test_the_scale_holds_its_share(add_remove: bool, concentrated: bool) -> None:
+def test_the_interval_holds_its_share_wherever_users_are(add_remove: bool, place: float) -> None:
     rng, noise = np.random.default_rng(8), InsecureSeededNoise(9)
-    search = ScaleSearch.plan(2000, add_remove=add_remove, largest=0.3)
+    search = IntervalSearch.plan(2000, add_remove=add_remove, largest=0.3, radius=RADIUS)
     assert search is not None
     assert search.share == 0.75
     for _ in range(20):
-        size = 10.0 ** rng.uniform(-8, 8)
-        positions = SortedPositions(rng.normal(size=2000) * size)
-        length = LENGTHS[search.distribution(positions, concentrated=concentrated).sample(noise)] / size
-        assert 0.75 * 2.3 < length < 1.4 * 2.3
+        size = 10.0 ** rng.uniform(0, 2) if place else 10.0 ** rng.uniform(-8, 8)
+        values = rng.normal(size=2000) * size + place
+        interval = search.found(search.distribution(SortedPositions(values)).sample(noise))
+        assert interval is not None
+        length, middle = interval
+        assert 0.75 * 2.3 < LENGTHS[length] / size < 1.4 * 2.3
+        assert abs(middle - place) < 0.8 * size
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.6, 0.9, 1.0])
 def test_a_tie_never_passes_for_a_scale(share: float) -> None:
     """It is found or said to be a tie: 300 searches each, none of them in between."""
     rng, noise = np.random.default_rng(21), InsecureSeededNoise(22)
-    search = ScaleSearch.plan(1500, add_remove=True, largest=0.35)
+    search = IntervalSearch.plan(1500, add_remove=True, largest=0.35, radius=RADIUS)
     assert search is not None
     values = np.where(rng.random(1500) < share, 0.0, rng.normal(10.0, 1.0, 1500))
-    distribution = search.distribution(SortedPositions(values), concentrated=False)
+    distribution = search.distribution(SortedPositions(values))
     for _ in range(300):
-        number = distribution.sample(noise)
-        assert number < SHORTEST or LENGTHS[number] > 0.5
+        interval = search.found(distribution.sample(noise))
+        assert interval is None or LENGTHS[interval[0]] > 0.5
+
+
+@pytest.mark.parametrize(("radius", "spread"), [(1e3, 1.0), (RADIUS, 1e-7)])
+def test_users_beyond_all_windows_of_their_size_get_a_longer_one(radius: float, spread: float) -> None:
+    """Beyond the radius, or further from zero than 10^9 times their scale."""
+    rng, noise = np.random.default_rng(3), InsecureSeededNoise(23)
+    search = IntervalSearch.plan(2000, add_remove=True, largest=0.3, radius=radius)
+    assert search is not None
+    distribution = search.distribution(SortedPositions(rng.normal(1e6, spread, 2000)))
+    for _ in range(30):
+        interval = search.found(distribution.sample(noise))
+        assert interval is not None
+        length, middle = interval
+        assert abs(middle) <= radius + LENGTHS[length]
+        assert abs(middle - 1e6) <= LENGTHS[length] / 2.0
 
 
 def test_fewer_users_get_a_smaller_share_and_few_none() -> None:
-    searches = [ScaleSearch.plan(n, add_remove=True, largest=0.33) for n in (50, 150, 300, 1000, 10**6)]
+    searches = [
+        IntervalSearch.plan(n, add_remove=True, largest=0.33, radius=RADIUS)
+        for n in (50, 190, 300, 1200, 10**6)
+    ]
     assert searches[0] is None
     known = [search for search in searches if search is not None]
-    assert [search.per_cent for search in known] == [65, 65, 75, 75]
+    assert [search.per_cent for search in known] == [65, 65, 75, 90]
     assert all(search.epsilon <= Fraction(0.33) for search in known)
 
 
-# --- place --------------------------------------------------------------------------------------------------------
+# --- center -------------------------------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(st.tuples(st.integers(-300, 300), st.integers(0, CAP)), max_size=12),
-    st.integers(1, 40),
-    st.integers(1, 12),
-    st.integers(0, 12),
-    st.sampled_from([2, 8, 64, 1000]),
-)
-@settings(max_examples=300, deadline=None)
-def test_windows_hold_what_lies_in_them(
-    users: list[tuple[int, int]], step: int, steps: int, each_side: int, parts: int
-) -> None:
-    windows = Windows(exponent=0, step=step, length=steps * step, count=2 * each_side + 1)
-    places = np.array([place for place, _ in users], dtype=np.int64)
-    weights = np.array([weight for _, weight in users], dtype=np.int64)
-    inside, sizes = windows.runs(SortedPositions(np.repeat(places, weights)), parts=parts)
-    least = int(weights.sum()) // parts
-    assert (sizes > 0).all()
-    held = np.repeat(inside, sizes)
-    assert len(held) == windows.count
-    for number, weight in enumerate(held):
-        start = (number - each_side) * step - windows.length // 2
-        own = sum(w for place, w in users if start <= place <= start + windows.length)
-        assert weight == max(own, least)
-        assert windows.middle(number) == (number - each_side) * step
+def center_search(length: float, radius: float, *, add_remove: bool = True) -> CenterSearch:
+    return CenterSearch(
+        windows=Windows(lengths=(length,), radius=radius), epsilon=Fraction(1, 4), add_remove=add_remove
+    )
+
+
+@given(st.lists(numbers, max_size=12), st.floats(0.05, 20.0), st.floats(0.5, 40.0))
+@settings(max_examples=200, deadline=None)
+def test_centers_cost_what_their_windows_lack(users: list[float], length: float, radius: float) -> None:
+    """The outermost windows count everybody beyond them as well."""
+    values = np.array(users)
+    search = center_search(length, radius)
+    distribution = search.distribution(SortedPositions(values))
+    windows, rate = search.windows, float(distribution.rate)
+    side = int(windows.each_side[0])
+    held = []
+    for offset in range(-side, side + 1):
+        start = (offset - round(length / float(windows.steps[0]) / 2.0)) * float(windows.steps[0])
+        low = -np.inf if offset == -side else start
+        high = np.inf if offset == side else start + length
+        held.append(max(int(((values >= low) & (values <= high)).sum()), len(values) // 64))
+    costs = np.repeat(distribution.costs, distribution.sizes)
+    assert len(costs) == len(held)
+    rings = [(int(abs(offset) + 1).bit_length() - 1) // 2 for offset in range(-side, side + 1)]
+    base = np.rint(np.array(rings) * np.log(2.0) / rate).astype(int)
+    differences = costs - base + np.array(held)
+    assert (differences == differences[0]).all()
 
 
 @pytest.mark.parametrize("place", [0.0, 1e3, -8e8, 9.9e8])
 def test_users_are_found_wherever_they_are(place: float) -> None:
     rng, noise = np.random.default_rng(11), InsecureSeededNoise(12)
-    windows = Windows.covering(1e9, step=0.5, steps=10)
-    search = CenterSearch(windows=windows, epsilon=Fraction(1, 4), add_remove=False)
+    search = center_search(5.0, 1e9, add_remove=False)
     for _ in range(40):
-        values = ((place + rng.normal(size=400)) * 2.0**-windows.exponent).astype(np.int64)
+        values = place + rng.normal(size=400)
         number = search.distribution(SortedPositions(values)).sample(noise)
-        assert windows.middle(number) == pytest.approx(place, abs=2.5)
-
-
-def test_the_base_measure_falls_with_the_distance_from_zero() -> None:
-    """Without users, a window weighs 2^-k in the k-th ring around zero: the rings are alike, and so are both sides."""
-    windows = Windows(exponent=0, step=4, length=40, count=2 * 1000 + 1)
-    search = CenterSearch(windows=windows, epsilon=Fraction(1, 1000), add_remove=True)
-    distribution = search.distribution(SortedPositions(np.zeros(0, dtype=np.int64)))
-    costs = np.repeat(distribution.costs, distribution.sizes) * float(distribution.rate) / np.log(2.0)
-    distances = np.abs(np.arange(windows.count) - 1000)
-    assert np.abs(costs - np.floor(np.log2(distances + 1))).max() < 1e-2
+        assert search.windows.middle(number)[1] == pytest.approx(place, abs=2.5)
 
 
 def test_few_users_are_looked_for_near_zero_or_not_at_all() -> None:
-    costs = [CenterSearch.cost(n, share=0.65, add_remove=True, largest=0.2) for n in (50, 150, 2_000)]
-    assert costs[0] is None
-    assert costs[1] == 0.2
-    assert costs[2] is not None
-    assert costs[2] < 0.03
+    searches = [
+        CenterSearch.plan(5.0, radius=100.0, users=n, share=0.65, add_remove=True, largest=0.2)
+        for n in (50, 150, 2_000)
+    ]
+    assert searches[0] is None
+    assert searches[1] is not None
+    assert searches[1].epsilon == Fraction(0.2)
+    assert searches[2] is not None
+    assert searches[2].epsilon < 0.03
+    with pytest.raises(InputError, match="radius"):
+        CenterSearch.plan(1.0, radius=1e12, users=1e4, share=0.65, add_remove=True, largest=0.2)
 
 
 # --- tails --------------------------------------------------------------------------------------------------------

@@ -48,6 +48,9 @@ _STEEP_NATS, _LEAST_STEEP = 66.0, 0.63
 _PARTS = 100_000  # of a user: in whole ones a large epsilon would leave nothing of the base measure
 _TAIL_KNEE = 64.0  # beyond which the base measure falls more slowly
 _BENT, _LEAST_NATS, _HEAVIEST = 0.345, 1.75, 128.0  # real tails bend: a part of what a Pareto tail would take
+_LESS_BENT = (
+    0.5  # times the share beyond three quarters: the further out a tail is seen, the less it bends from there
+)
 _BEYOND = 3.8  # over epsilon: how many users should lie beyond a bound
 _EXCESS, _LARGEST_EXCESS = 0.028, 0.3  # by how much such a user lies further out, per scale, and at most
 
@@ -97,7 +100,8 @@ class TailSearch:
         beyond = rank + _NATS_BEYOND / epsilon
         # A Pareto tail through the scale and what is found would go on with the whole of this.
         seen = math.log(max((1.0 - share) * users / beyond, 1.0))
-        power = _BENT * math.log(max(beyond * total / (_BEYOND * many), 1.0)) / max(seen, _LEAST_NATS)
+        bent = _BENT + _LESS_BENT * max(share - 0.75, 0.0)
+        power = bent * math.log(max(beyond * total / (_BEYOND * many), 1.0)) / max(seen, _LEAST_NATS)
         search = cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, add_remove=add_remove, power=power)
         steepness = min(max(float(search.rate) * users / _STEEP_NATS, _LEAST_STEEP), 1.0)
         return replace(search, steepness=steepness)

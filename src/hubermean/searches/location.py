@@ -1,153 +1,244 @@
-"""The private scale and center of users: an interval length that holds most of them, and where most of them lie.
+"""The private center and scale of users: an interval that holds most of them.
 
-**Scale.** For a length b let inside_b be the largest number of users in any public interval of that length. One user
-changes it by at most one. The exponential mechanism over a public grid of lengths finds one that holds a share of all
-users while a somewhat shorter one does not, so the choice is clear also where counts jump, as they do for values of a
-few kinds. Where even the shortest lengths hold the share, users tie: the shortest are chosen, which means that no scale
-was found. A base measure, which costs no privacy, breaks the ties that are left. The intervals of a length start at the
-multiples of a power of two, between 32 and 64 of them to a length: one of them holds any given users who lie within
-31/32 of the length. Only intervals that hold an eighth of all users are compared; each of those contains a quantile
-(`UserPositions.quantiles`), and there are few. Proof: proofs/adaptive.md, Lemma 1.
+**Windows.** For every length b of a public grid there are public intervals [e, fl(e + b)] whose starts e are the
+multiples of a power of two, 8 to 16 of them to a length (`Windows`). One user changes the number of users in a window
+by at most one. Only windows that hold an eighth of all users are distinguished; each of those contains a quantile
+(`UserPositions.quantiles`), and there are few.
 
-**Center.** Which of many overlapping windows of one length holds most users. Windows cover all that lies
-within a public
-radius of zero, however many they are. The base measure falls with the distance from zero, so that a center costs the
-logarithm of its own distance, counted in windows, over the users that the right windows hold. Lemma 3.
+**Interval.** `IntervalSearch` selects one window of any length by the exponential mechanism: it should hold a share of
+all users, and no window of a somewhat shorter length should. Its middle is the center, half its length the scale. Two
+more candidates stand for "most users tie" and "no window holds most users". The base measure, which costs no privacy,
+falls with the distance from zero.
+
+**Center.** Where the length is given, `CenterSearch` selects the window that holds most users. Proof:
+proofs/adaptive.md, Lemmas 1 to 3.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from hubermean.data.arrays import FloatArray, IntArray
-from hubermean.data.fixed_point import round_means
-from hubermean.data.user_table import UserTable
-from hubermean.distributions.output import ExponentialMechanism, PermuteAndFlip, choose_selection
+from hubermean.distributions.output import ExponentialMechanism
 from hubermean.errors import InputError, parameter
-from hubermean.searches.positions import (
-    LocalPositions,
-    MeanPositions,
-    RoundedPositions,
-    SortedPositions,
-    UserPositions,
-    select_usable,
-)
-
-LEAST_PART = 8
-"""Intervals that hold no more than one in so many parts of the weight are not distinguished."""
-
-_STEP_BITS = 5  # 2^5 to 2^6 steps to a length
-_TWICE = 9  # lengths further on, by 2^(1/8) each, one is more than twice as long
-
-
-def steps_of(lengths: FloatArray) -> FloatArray:
-    """From one start to the next: the largest power of two that is at most 1/32 of the length."""
-    _, exponents = np.frexp(lengths)
-    steps: FloatArray = np.ldexp(1.0, exponents - 1 - _STEP_BITS)
-    return steps
-
-
-def last_start(points: FloatArray, steps: FloatArray) -> FloatArray:
-    """The last start that is at most the point, exactly: of the floats that are multiples of the step."""
-    with np.errstate(over="ignore"):
-        starts = np.floor(points / steps) * steps
-    starts = np.where(starts > points, starts - steps, starts)  # a quotient too small for a float
-    # All floats so large are multiples of the step.
-    return np.where(np.abs(points) >= steps * 2.0**53, points, starts)
-
-
-@np.errstate(over="ignore", under="ignore")  # intervals may end beyond all numbers, or next to 0
-def count_fullest(
-    positions: UserPositions, lengths: FloatArray, *, least: int = 0, most: int | None = None
-) -> IntArray:
-    """For each length the largest weight in one of its intervals, an eighth of all, or `least`: what is most.
-
-    `lengths` ascend by a factor of 2^(1/8) or more. Weights above `most` are not distinguished and count as that.
-
-    Formal guarantees, without `least` and `most`: rises by at least 0 and at most a user's weight when that user is
-    added, and does not fall from one length to the next (proofs/adaptive.md, Lemma 1).
-    """
-    quantiles = positions.quantiles(LEAST_PART)
-    marks = quantiles.marks
-    found = np.full(len(lengths), max(quantiles.total // LEAST_PART, least), dtype=np.int64)
-    most = max(quantiles.total, least) if most is None else most
-    if not len(marks):
-        return np.minimum(found, most)
-    steps = steps_of(lengths)
-    # Whatever holds a mark lies between these two.
-    by_length = lengths[:, np.newaxis]
-    lows = marks - by_length - 2.0 * np.spacing(np.maximum(np.abs(marks), by_length))
-    highs = marks + by_length
-    around = positions.within(lows.ravel(), highs.ravel()).reshape(lows.shape)
-    # An interval of twice the length holds all of that, if it is no shorter for being rounded.
-    longer = slice(_TWICE, None)
-    starts = last_start(lows[:-_TWICE], steps[longer, np.newaxis])
-    held = np.where(starts + by_length[longer] >= highs[:-_TWICE], around[:-_TWICE], 0)
-    found[longer] = np.maximum(found[longer], held.max(axis=1, initial=0))
-    found = np.maximum.accumulate(found)
-    # What is found so far is there; what may hold more than that, and more than is distinguished, is counted exactly.
-    length, mark = np.nonzero((around > found[:, np.newaxis]) & (found < most)[:, np.newaxis])
-    if len(length):
-        owners, lows = _holding(marks[mark], lengths, length)
-        np.maximum.at(found, owners, positions.within(lows, lows + lengths[owners]))
-    return np.minimum(found, most)
-
-
-def _holding(marks: FloatArray, lengths: FloatArray, which: IntArray) -> tuple[IntArray, FloatArray]:
-    """(which, starts) of the intervals that hold marks, each one once; `which` of the lengths goes with each mark."""
-    steps = steps_of(lengths)[which]
-    starts = last_start(marks, steps)
-    owners, found = [], []
-    while (holds := starts + lengths[which] >= marks).any():  # some sixty times
-        owners.append(which[holds])
-        found.append(starts[holds])
-        starts = last_start(np.nextafter(starts, -np.inf), steps)
-    owner, start = np.concatenate(owners), np.concatenate(found)
-    order = np.lexsort([start, owner])
-    owner, start = owner[order], start[order]
-    new = np.append(True, (owner[1:] != owner[:-1]) | (start[1:] != start[:-1]))
-    return owner[new], start[new]
-
+from hubermean.searches.positions import UserPositions
 
 PER_OCTAVE = 8
 LENGTHS: FloatArray = np.exp2(np.arange(-57 * PER_OCTAVE, 43 * PER_OCTAVE + 1) / PER_OCTAVE)
 """The public grid of lengths over all sizes that values are read with, the shortest first."""
 
-SHORTEST = 2
-"""A length is compared with the one so many steps shorter; the first so many, with none, mean "no scale found"."""
+SHORTER = 2
+"""No window of the length so many places before should hold the share; nothing shorter than that is selected."""
+
+_STEP_BITS = 4  # 2^4 to 2^5 steps to a length
+_MOST_STEPS = 2**_STEP_BITS * 2 + 2  # windows of one length that can hold one place
+_FARTHEST = 2**34  # steps from zero
+_LEAST_PART = 8  # windows that hold no more than one in so many parts of the users are not distinguished
+_INNER = 0.46  # of a length: whoever lies so close to a place shares a window with it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """Public intervals of several lengths, symmetric about zero, numbered from the first length on, left to right.
+
+    Attributes:
+        lengths: ascending.
+        radius: how far from zero the middle of a window may lie, beside 2^34 steps.
+    """
+
+    lengths: tuple[float, ...]
+    radius: float
+
+    @cached_property
+    def steps(self) -> FloatArray:
+        """From one start to the next, for every length: the largest power of two that is at most 1/8 of it."""
+        _, exponents = np.frexp(np.array(self.lengths))
+        steps: FloatArray = np.ldexp(1.0, exponents - 1 - _STEP_BITS)
+        return steps
+
+    @cached_property
+    def _halves(self) -> IntArray:
+        """Half a length in steps, rounded."""
+        return np.rint(np.array(self.lengths) / self.steps / 2.0).astype(np.int64)
+
+    @cached_property
+    def each_side(self) -> IntArray:
+        """How many windows of each length lie on either side of the one in the middle."""
+        return np.minimum(self.radius / self.steps, _FARTHEST).astype(np.int64)
+
+    @cached_property
+    def ends(self) -> IntArray:
+        """One past the number of the last window of each length."""
+        return np.cumsum(2 * self.each_side + 1)
+
+    @cached_property
+    def _middles(self) -> IntArray:
+        """The number of the window in the middle, of each length."""
+        return self.ends - self.each_side - 1
+
+    def number(self, which: IntArray, offsets: IntArray) -> IntArray:
+        """The numbers of windows."""
+        return self._middles[which] + offsets
+
+    def find(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
+        """(which, offsets): of which length a window is, and how many steps from the middle."""
+        which = np.searchsorted(self.ends, numbers, side="right")
+        return which, numbers - self._middles[which]
+
+    def starts(self, which: IntArray, offsets: IntArray) -> FloatArray:
+        """Where windows begin, exactly: numbers of at most 35 bits times a power of two."""
+        starts: FloatArray = (offsets - self._halves[which]) * self.steps[which]
+        return starts
+
+    def middle(self, number: int) -> tuple[int, float]:
+        """(which, middle) of a window."""
+        which, offset = self.find(np.array([number]))
+        return int(which[0]), float(self.starts(which, offset)[0] + self.lengths[int(which[0])] / 2.0)
+
+    def is_outermost(self, number: int) -> bool:
+        """Whether a window is the first or the last of its length."""
+        which, offset = self.find(np.array([number]))
+        return abs(int(offset[0])) == int(self.each_side[which[0]])
+
+    @cached_property
+    def _rings(self) -> tuple[IntArray, IntArray]:
+        """(firsts, rings): the windows of every length in runs of equal distance from zero, in powers of four steps.
+
+        A window d steps from the middle is in ring floor(log4(d + 1)).
+        """
+        inner = 4 ** np.arange(_FARTHEST.bit_length() // 2 + 1, dtype=np.int64) - 1  # where a ring begins
+        ring = np.arange(len(inner))
+        # Of a length: the left parts of its rings, outermost first, then the right ones; the middle is in ring 0.
+        begins = np.concatenate([1 - np.append(inner[1:], 4 * inner[-1])[::-1], inner[1:]])
+        numbers = np.concatenate([ring[::-1], ring[1:]])
+        sides = self.each_side[:, np.newaxis]
+        firsts = np.maximum(begins, -sides)
+        kept = (firsts <= sides) & (np.append(firsts[:, 1:], sides + 1, axis=1) > firsts)
+        return (firsts + self._middles[:, np.newaxis])[kept], np.broadcast_to(numbers, kept.shape)[kept]
+
+    def holding(self, marks: FloatArray, which: IntArray) -> tuple[IntArray, IntArray]:
+        """(which, offsets) of the windows of these lengths that hold a mark, each once."""
+        last = np.floor(marks / self.steps[which, np.newaxis])
+        # Of marks between the same two starts the first will do.
+        first = np.diff(last, axis=1, prepend=-np.inf) > 0
+        row, mark = np.nonzero(first)
+        owners = np.repeat(which[row], _MOST_STEPS)
+        flat = np.clip(last[first], -(2.0**60), 2.0**60).astype(np.int64)[:, np.newaxis]
+        flat = (flat - np.arange(_MOST_STEPS)).ravel() + self._halves[owners]
+        inside = np.abs(flat) <= self.each_side[owners]
+        owners, flat, places = owners[inside], flat[inside], np.repeat(marks[mark], _MOST_STEPS)[inside]
+        holds = self.starts(owners, flat) + np.array(self.lengths)[owners] >= places
+        return self.find(np.unique(self.number(owners[holds], flat[holds])))
+
+    def count(
+        self, positions: UserPositions, which: IntArray, offsets: IntArray, *, outermost_open: bool = False
+    ) -> IntArray:
+        """How many users are in each window, and beyond it where it is the outermost of its length and open."""
+        lows = self.starts(which, offsets)
+        highs = lows + np.array(self.lengths)[which]
+        if outermost_open:
+            lows = np.where(offsets == -self.each_side[which], -np.inf, lows)
+            highs = np.where(offsets == self.each_side[which], np.inf, highs)
+        return positions.within(lows, highs)
+
+    def bound(self, positions: UserPositions, marks: FloatArray) -> tuple[int, IntArray, IntArray]:
+        """(atom, outer, inner): the most users at one mark, and for each length bounds on those in a window.
+
+        No window that holds a mark holds more than `outer` users, and some window holds `inner` users.
+        """
+        if not len(marks):
+            nobody = np.zeros(len(self.lengths), dtype=np.int64)
+            return 0, nobody, nobody
+        lengths = np.array(self.lengths)[:, np.newaxis]
+        outer_lows = marks - lengths - 2.0 * np.spacing(np.maximum(np.abs(marks), lengths))
+        inner_lows, inner_highs = marks - _INNER * lengths, marks + _INNER * lengths
+        lows = np.concatenate([marks, outer_lows.ravel(), inner_lows.ravel()])
+        highs = np.concatenate([marks, (marks + lengths).ravel(), inner_highs.ravel()])
+        users = positions.within(lows, highs)
+        atoms, around = users[: len(marks)], users[len(marks) :].reshape(2, len(lengths), len(marks))
+        covered = np.abs(marks) + 2.0 * lengths <= (self.each_side * self.steps)[:, np.newaxis]
+        return int(atoms.max()), around[0].max(axis=1), np.where(covered, around[1], 0).max(axis=1)
+
+    def in_runs(
+        self, numbers: IntArray, costs: IntArray, others: IntArray, *, nats: float
+    ) -> tuple[IntArray, IntArray]:
+        """(costs, sizes) of all windows, in runs: those of `numbers` have their own costs, all others their length's.
+
+        To each is added the base measure, `nats` per ring in units of cost, rounded.
+        """
+        firsts, rings = self._rings
+        total = int(self.ends[-1])
+        cuts = np.unique(np.concatenate([firsts, numbers, numbers + 1]))
+        cuts = cuts[cuts < total]
+        found = others[np.searchsorted(self.ends, cuts, side="right")]
+        found[np.searchsorted(cuts, numbers)] = costs
+        ring = rings[np.searchsorted(firsts, cuts, side="right") - 1]
+        return found + np.rint(ring * nats).astype(np.int64), np.diff(np.append(cuts, total))
+
 
 _PER_CENT = 100
-_DECAY = 0.05  # nats per octave by which longer lengths weigh less
-# So many nats more weigh the shortest lengths: where most users tie, but not enough of them to reach the share, these
-# go before the 450 or so other lengths that hold nothing but the tie, which would pass for a scale.
-_NO_SCALE = math.log(450.0) + math.log(1e3)
-# By so many nats must the data speak for the right lengths, against ties and against lengths that are too long: the
-# wrong ones are then chosen about once in twenty releases where half of the users tie, which a second search makes
-# good, and without such ties once in a hundred thousand or less.
-_SURELY = _NO_SCALE + math.log(20.0)
-_HARDLY = 8.0
+_TIE, _NOTHING = 0, 1  # the candidates before the windows
+# So many nats more than a window weighs a tie: where most users tie, but not enough of them to reach the share, it goes
+# before the 11,000 or so windows that hold nothing but the tie, which would pass for a scale.
+_TIE_NATS = math.log(11_000.0) + math.log(1e3)
+_ALL_NATS = 32.0  # of all windows together, where the base measure is flat
 _GENEROUS, _CHEAP = 3.0, 0.1
-_SHARES = ((75, 0.13), (65, 0.35))  # per cent, and the largest part of the budget to be spent on them
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Aim:
+    """A share to aim at, and what is taken for granted where it is.
+
+    Attributes:
+        per_cent: the share of the users.
+        part: the largest part of the budget that the search may cost.
+        nats: by so many must the data speak against windows of half of the users, or of as many too many.
+        ring_nats: by how much the base measure falls with the distance from zero, from ring to ring.
+        nothing_nats: how many more "no window holds most users" weighs than a window.
+    """
+
+    per_cent: int
+    part: float
+    nats: float
+    ring_nats: float = 0.0
+    nothing_nats: float = 18.0
+
+
+# The wrong lengths are chosen about once in twenty releases where half of the users tie, which a second search makes
+# good, and without such ties once in a hundred thousand or less. With fewer users windows without any are too many to
+# be outweighed wherever they are: so they weigh less the further they lie from zero.
+_AIMS = (
+    _Aim(per_cent=90, part=0.17, nats=18.0),
+    _Aim(per_cent=75, part=0.37, nats=18.0),
+    _Aim(per_cent=65, part=1.0, nats=22.5, ring_nats=1.5 * math.log(2.0), nothing_nats=7.0),
+)
+_FEW = _Aim(per_cent=65, part=1.0, nats=14.5, ring_nats=2.0 * math.log(2.0), nothing_nats=5.0)
 _BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleSearch:
-    """What is searched for, from public and released numbers: the length from which on an interval holds the share.
+class IntervalSearch:
+    """A window of any length that holds a share of the users, while none of a somewhat shorter length does.
 
     Attributes:
         per_cent: the share of the users.
         epsilon: what the choice costs.
         add_remove: whether neighbors differ by one user more or less, as under `add-remove`.
+        radius: how far from zero the middle may lie.
+        ring_nats, nothing_nats: as of `_Aim`.
     """
 
     per_cent: int
     epsilon: Fraction
     add_remove: bool
+    radius: float
+    ring_nats: float = 0.0
+    nothing_nats: float = 18.0
 
     @property
     def share(self) -> float:
@@ -158,21 +249,31 @@ class ScaleSearch:
         """Of a cost, in hundredths of a user (proofs/adaptive.md, Lemma 2)."""
         return max(self.per_cent, _PER_CENT - self.per_cent) if self.add_remove else _PER_CENT
 
+    @property
+    def windows(self) -> Windows:
+        return _windows(self.radius)
+
     @classmethod
-    def plan(cls, users: float, *, add_remove: bool, largest: float) -> ScaleSearch | None:
+    def plan(cls, users: float, *, add_remove: bool, largest: float, radius: float) -> IntervalSearch | None:
         """The largest share that is not too dear, for no more epsilon than the largest; None where users are too few.
 
         `largest` is the most that may be spent, about a third of what there is.
         """
-        for per_cent, part in _SHARES:
-            search = cls(per_cent=per_cent, epsilon=Fraction(1), add_remove=add_remove)
-            needed = search._needed(users, _SURELY)
-            if needed <= largest * part / _SHARES[-1][1]:
+        for aim in (*_AIMS, _FEW):
+            search = cls(
+                per_cent=aim.per_cent,
+                epsilon=Fraction(largest),
+                add_remove=add_remove,
+                radius=radius,
+                ring_nats=aim.ring_nats,
+                nothing_nats=aim.nothing_nats,
+            )
+            needed = search._needed(users, aim.nats)
+            if needed <= largest * aim.part:
+                if aim is _FEW:
+                    return search
                 generous = max(needed, min(_GENEROUS * needed, _CHEAP * largest))
-                return cls(per_cent=per_cent, epsilon=Fraction(generous), add_remove=add_remove)
-        # Fewer users: less surely, and not where many of them tie.
-        if search._needed(users, _HARDLY) <= largest:
-            return cls(per_cent=per_cent, epsilon=Fraction(largest), add_remove=add_remove)
+                return replace(search, epsilon=Fraction(generous))
         return None
 
     def _needed(self, users: float, nats: float) -> float:
@@ -181,123 +282,80 @@ class ScaleSearch:
         return 2.0 * self.sensitivity * nats / (gap * max(users, 1.0))
 
     @classmethod
-    def beyond_ties(cls, users: float, *, add_remove: bool, epsilon: float) -> ScaleSearch | None:
+    def beyond_ties(
+        cls, users: float, *, add_remove: bool, epsilon: float, radius: float
+    ) -> IntervalSearch | None:
         """A search for a larger share, after most users were found to tie; None where users are too few."""
         low, high = _BEYOND_TIES
+        budget = Fraction(max(epsilon, 0.0))
         for per_cent in range(high, low - 1, -1):
-            search = cls(per_cent=per_cent, epsilon=Fraction(max(epsilon, 0.0)), add_remove=add_remove)
+            search = cls(per_cent=per_cent, epsilon=budget, add_remove=add_remove, radius=radius)
             if 2.0 * search.sensitivity * _BEYOND_TIES_NATS <= epsilon * (_PER_CENT - per_cent) * users:
                 return search
         return None
 
-    def distribution(
-        self, positions: UserPositions, *, concentrated: bool
-    ) -> ExponentialMechanism | PermuteAndFlip:
-        """A length, by number."""
-        rate = self.epsilon / (2 * self.sensitivity)
+    def distribution(self, positions: UserPositions) -> ExponentialMechanism:
+        """A tie, nothing, or a window, by number."""
+        windows, rate = self.windows, self.epsilon / (2 * self.sensitivity)
+        quantiles = positions.quantiles(_LEAST_PART)
+        least, aim = quantiles.total // _LEAST_PART, self.per_cent * quantiles.total
         # Costs beyond this are not distinguished.
-        largest = math.ceil((100 * _DECAY + _NO_SCALE + 40.0) / float(rate))
-        aim = self.per_cent * positions.quantiles(LEAST_PART).total
-        least, most = (aim - largest) // _PER_CENT, -((-aim - largest) // _PER_CENT)
-        inside = count_fullest(positions, LENGTHS, least=least, most=most)
-        # By how much each length passes the share.
-        passed = np.clip(_PER_CENT * inside - aim, -largest, largest)
-        costs = np.maximum(-passed, 0)
-        np.maximum(costs[SHORTEST:], passed[:-SHORTEST], out=costs[SHORTEST:])
-        # The base measure, as a cost that is the same for all data.
-        nats = _DECAY / PER_OCTAVE * np.arange(len(LENGTHS))
-        nats[SHORTEST:] += _NO_SCALE
-        costs += np.rint(nats / float(rate)).astype(np.int64)
-        return choose_selection(costs, rate, concentrated=concentrated)
+        largest = math.ceil((_ALL_NATS + _TIE_NATS + 40.0) / float(rate))
+        atom, outer, inner = windows.bound(positions, quantiles.marks)
+        too_long = np.append(np.zeros(SHORTER, dtype=bool), _PER_CENT * inner[:-SHORTER] - aim >= largest)
+        # Counted are the lengths that might be selected, and those that such lengths are compared with.
+        compared = ~too_long | np.append(~too_long[SHORTER:], np.zeros(SHORTER, dtype=bool))
+        counted = np.flatnonzero((outer > least) & (_PER_CENT * outer > aim - largest) & compared)
+        which, offsets = windows.holding(quantiles.marks, counted)
+        users = windows.count(positions, which, offsets)
+        heavy = users > least
+        which, offsets, users = which[heavy], offsets[heavy], users[heavy]
+        inside = np.zeros(len(LENGTHS), dtype=np.int64)
+        np.maximum.at(inside, which, users)
+        # By how much some window of the shorter length passes the share.
+        passed = np.where(too_long, largest, 0)
+        passed[SHORTER:] = np.maximum(passed[SHORTER:], _PER_CENT * inside[:-SHORTER] - aim)
+        costs, sizes = windows.in_runs(
+            windows.number(which, offsets),
+            np.minimum(np.maximum(aim - _PER_CENT * users, passed[which]), largest),
+            np.minimum(np.maximum(aim - _PER_CENT * least, passed), largest),
+            nats=self.ring_nats / float(rate),
+        )
+        tie = min(max(aim - _PER_CENT * max(atom, least), 0), largest) - round(_TIE_NATS / float(rate))
+        nothing = min(aim // 2, largest) - round(self.nothing_nats / float(rate))
+        return ExponentialMechanism(
+            costs=np.concatenate([[tie, nothing], costs]), sizes=np.concatenate([[1, 1], sizes]), rate=rate
+        )
 
-
-_WINDOW_STEP_BITS = 12  # grid units between windows: at least 2^12
-_MOST_WINDOWS = 2**46
-# Nats that the users of the right window must outweigh: what the base measure takes off a center a million windows from
-# zero, its normaliser, and a chance of one in ten thousand to choose a window without users. With fewer users only
-# centers within a few hundred windows are found as surely.
-_FAR, _NEAR = 29.0, 16.0
-_LOST = 0.05  # of the share: what the right window may hold less than the scale was meant to
-_COMPARED_PARTS = 64  # windows that hold no more than one in so many parts of the weight are not compared
-
-
-@dataclass(frozen=True, kw_only=True)
-class Windows:
-    """`count` windows, `step` grid units apart and `length` long, symmetric about zero; grid units are 2^exponent."""
-
-    exponent: int
-    step: int
-    length: int
-    count: int
-
-    @classmethod
-    def covering(cls, radius: float, *, step: float, steps: int) -> Windows:
-        """Windows `steps` steps long whose middles cover [-radius, radius]; steps are rounded up.
+    def found(self, number: int) -> tuple[int, float] | None:
+        """(length, middle) of what was selected, the length by number; None for a tie.
 
         Raises:
-            InputError: steps are too short for the numbers that values are read with.
+            LookupError: no window holds most users.
         """
-        exponent = math.floor(math.log2(step)) - _WINDOW_STEP_BITS
-        if exponent < -60:
-            exponent = -60
-            if step < 2.0 ** (exponent + _WINDOW_STEP_BITS // 2):
-                raise InputError("the values are too close together; measure them in a smaller unit")
-        unit = Fraction(2) ** exponent
-        whole = math.ceil(Fraction(step) / unit)
-        each_side = math.ceil(Fraction(radius) / (whole * unit))
-        if 2 * each_side + 1 > _MOST_WINDOWS:
-            raise InputError(f"{parameter('radius')} is too large beside threshold or scale; lower it")
-        return cls(exponent=exponent, step=whole, length=steps * whole, count=2 * each_side + 1)
+        if number == _TIE:
+            return None
+        if number == _NOTHING:
+            raise LookupError
+        return self.windows.middle(number - 2)
 
-    @property
-    def reach(self) -> int:
-        """How far from 0 the outermost window ends."""
-        return (self.count // 2) * self.step + (self.length + 1) // 2
 
-    def middle(self, number: int) -> float:
-        """The middle of a window, in units of the values."""
-        return float((number - self.count // 2) * self.step * Fraction(2) ** self.exponent)
+@lru_cache(maxsize=16)
+def _windows(radius: float) -> Windows:
+    return Windows(lengths=tuple(LENGTHS.tolist()), radius=radius)
 
-    def runs(self, positions: UserPositions, *, parts: int) -> tuple[IntArray, IntArray]:
-        """(inside, sizes): the weight in every window, from left to right, as runs of windows that hold the same.
 
-        What holds no more than one in so many parts of all weight counts as holding that.
-
-        Formal guarantees: a user that is added raises the weight that a window counts for by at least 0 and at most its
-        own (proofs/adaptive.md, Lemma 3).
-        """
-        quantiles = positions.quantiles(parts)
-        least, numbers = quantiles.total // parts, self._holding(quantiles.marks)
-        starts = self._first_end + numbers * self.step
-        weights = positions.within(starts, starts + self.length)
-        heavy = weights > least
-        numbers, weights = numbers[heavy], weights[heavy]
-        # All others count for the least; of two things said of a window the first is right.
-        cuts = np.concatenate([numbers, [0], numbers + 1])
-        counted = np.concatenate([weights, np.full(len(numbers) + 1, least)])
-        first, said = np.unique(cuts, return_index=True)
-        first, inside = first[first < self.count], counted[said][first < self.count]
-        new = np.diff(inside, prepend=-1) != 0
-        return inside[new], np.diff(np.append(first[new], self.count))
-
-    @property
-    def _first_end(self) -> int:
-        """Where the leftmost window begins."""
-        return -(self.count // 2) * self.step - self.length // 2
-
-    def _holding(self, marks: IntArray) -> IntArray:
-        """The numbers of the windows that hold a mark."""
-        offset = marks - self._first_end
-        last = np.clip(offset // self.step, -1, self.count - 1)
-        first = np.clip(-((self.length - offset) // self.step), 0, self.count)
-        shifts = np.arange(self.length // self.step + 1)
-        numbers = (first[:, np.newaxis] + shifts)[first[:, np.newaxis] + shifts <= last[:, np.newaxis]]
-        return np.unique(numbers)
+# Nats that the users of the right window must outweigh: what the base measure takes off a center far from zero, its
+# normaliser, and a chance of one in ten thousand to choose a window without users. With fewer users only centers near
+# zero are found as surely.
+_FAR, _NEAR, _RING_NATS = 29.0, 16.0, math.log(2.0)
+_LOST = 0.05  # of the share: what the right window may hold less than the scale was meant to
+_COMPARED_PARTS = 64  # windows that hold no more than one in so many parts of the users are not compared
 
 
 @dataclass(frozen=True, kw_only=True)
 class CenterSearch:
-    """A window of many users, at a price.
+    """The window of one given length that holds most users; those beyond the outermost windows are counted there.
 
     Attributes:
         windows: among which.
@@ -310,52 +368,40 @@ class CenterSearch:
     add_remove: bool
 
     @classmethod
-    def cost(cls, users: float, *, share: float, add_remove: bool, largest: float) -> float | None:
-        """The epsilon of a search that finds a window with this share of the users; None where users are too few."""
+    def plan(
+        cls, length: float, *, radius: float, users: float, share: float, add_remove: bool, largest: float
+    ) -> CenterSearch | None:
+        """A search that finds a window with this share of the users; None where users are too few.
+
+        Raises:
+            InputError: the radius is too large.
+        """
+        windows = Windows(lengths=(length,), radius=radius)
+        if radius / float(windows.steps[0]) > _FARTHEST:
+            raise InputError(f"{parameter('radius')} is too large beside threshold or scale; lower it")
         per_nat = (1.0 if add_remove else 2.0) / (max(share - _LOST, 0.1) * max(users, 1.0))
         if per_nat * _NEAR > largest:
             return None
-        return min(per_nat * _FAR, largest)
+        return cls(
+            windows=windows,
+            epsilon=Fraction(min(per_nat * _FAR, largest)),
+            add_remove=add_remove,
+        )
 
     def distribution(self, positions: UserPositions) -> ExponentialMechanism:
-        """A window, by number; positions are whole numbers."""
-        inside, sizes = self.windows.runs(positions, parts=_COMPARED_PARTS)
+        """A window, by number."""
         rate = self.epsilon / (1 if self.add_remove else 2)
-        ends, rings = np.cumsum(sizes), self._ring_ends()
-        cuts = np.union1d(ends, rings)
-        costs = (inside.max() - inside)[np.searchsorted(ends, cuts)]
-        # Windows in the k-th ring around zero are 2^k from it, and weigh 2^-k.
-        distances = np.abs(cuts - 1 - self.windows.count // 2)
-        octaves = np.frexp((distances + 1).astype(np.float64))[1] - 1
-        costs += np.rint(octaves * (math.log(2.0) / float(rate))).astype(np.int64)
-        return ExponentialMechanism(costs=costs, sizes=np.diff(cuts, prepend=0), rate=rate)
-
-    def _ring_ends(self) -> IntArray:
-        """One past the last window of every ring, from left to right: rings double in width with their distance."""
-        half = self.windows.count // 2
-        widths = 2 ** np.arange(half.bit_length() + 1, dtype=np.int64)
-        # A window d from the middle is in ring floor(log2(d + 1)); those of one ring lie on both sides.
-        rights, lefts = half + widths - 1, half - widths + 2
-        ends = np.concatenate([lefts, rights, [self.windows.count]])
-        return np.unique(ends[(ends > 0) & (ends <= self.windows.count)])
-
-
-@dataclass(frozen=True)
-class GridPositions:
-    """Users with usable records at their means on the grid of windows."""
-
-    column: int
-    windows: Windows
-
-    def __call__(self, part: UserTable) -> LocalPositions:
-        exponent, reach = self.windows.exponent, self.windows.reach
-
-        def one_by_one() -> SortedPositions:
-            sums = part.sums[self.column]
-            positions = round_means(sums, part.counts, exponent=exponent, low=-reach, high=reach)
-            return SortedPositions(select_usable(part, positions))
-
-        if not part.means_are_accurate(self.column):
-            return one_by_one()
-        means = MeanPositions(self.column)(part)
-        return RoundedPositions(means, exponent=exponent, reach=reach, one_by_one=one_by_one)
+        quantiles = positions.quantiles(_COMPARED_PARTS)
+        windows, least = self.windows, quantiles.total // _COMPARED_PARTS
+        which, offsets = windows.holding(quantiles.marks, np.zeros(1, dtype=np.int64))
+        last = int(windows.each_side[0])
+        offsets = np.unique(np.append(offsets, [-last, last]))
+        which = np.zeros_like(offsets)
+        users = np.maximum(windows.count(positions, which, offsets, outermost_open=True), least)
+        costs, sizes = windows.in_runs(
+            windows.number(which, offsets),
+            users.max() - users,
+            np.array([users.max() - least]),
+            nats=_RING_NATS / float(rate),
+        )
+        return ExponentialMechanism(costs=costs, sizes=sizes, rate=rate)

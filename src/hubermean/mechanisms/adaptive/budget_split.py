@@ -33,7 +33,7 @@ from hubermean.searches.bounds import (
     public_contribution_bound,
     share_above,
 )
-from hubermean.searches.location import LENGTHS, CenterSearch, ScaleSearch, Windows
+from hubermean.searches.location import LENGTHS, CenterSearch, IntervalSearch
 from hubermean.types.request import Neighbors, PublicFacts, Request
 
 _MOST_USERS = 2.0**31
@@ -179,51 +179,56 @@ class BudgetSplit:
         users = self.start.users if self.start.users is None or users is None else users
         return most if users is None else min(most, _COUNTED_WITHIN / math.sqrt(max(users, 1.0)))
 
-    def scale_search(self, found: AdaptiveEstimates) -> ScaleSearch:
-        """InfeasibleError where users are too few."""
-        largest = self.privacy_budget.largest_selection(self._own(found), _SCALE_PART)
-        search = ScaleSearch.plan(self.conservative_users(found), add_remove=self.add_remove, largest=largest)
+    def interval_search(self, found: AdaptiveEstimates) -> IntervalSearch:
+        """Of a column whose scale is to be found. InfeasibleError where users are too few."""
+        search = IntervalSearch.plan(
+            self.conservative_users(found),
+            add_remove=self.add_remove,
+            largest=self.privacy_budget.largest_selection(self._own(found), _SCALE_PART),
+            radius=self._radius,
+        )
         if search is None:
             raise InfeasibleError(TOO_FEW)
         return search
 
-    def ties_search(self, found: AdaptiveEstimates) -> ScaleSearch:
+    def ties_search(self, found: AdaptiveEstimates) -> IntervalSearch:
         """InfeasibleError where users are too few to search beyond a tie."""
-        epsilon = self.privacy_budget.largest_selection(self._own(found), _TIES_PART)
-        search = ScaleSearch.beyond_ties(
-            self.conservative_users(found), add_remove=self.add_remove, epsilon=epsilon
+        search = IntervalSearch.beyond_ties(
+            self.conservative_users(found),
+            add_remove=self.add_remove,
+            epsilon=self.privacy_budget.largest_selection(self._own(found), _TIES_PART),
+            radius=self._radius,
         )
         if search is None:
             raise InfeasibleError(TIES)
         return search
 
+    @property
+    def _radius(self) -> float:
+        """Within which centers are searched for."""
+        limit = min(round_down(column.limit * Fraction(7, 8)) for column in self.facts.columns)
+        return min(self.known.radius or math.inf, limit)
+
     def conservative_users(self, found: AdaptiveEstimates) -> float:
         """How many users to count on: rather fewer than were measured."""
         return min(max((found.users or 0.0) - found.users_stddev, 0.0), _MOST_USERS)
 
-    def center_epsilon(self, column: int, found: AdaptiveEstimates) -> float:
-        """InfeasibleError where users are too few. `found` is that before any center was searched for."""
-        largest = self.privacy_budget.largest_selection(self._own(found), _CENTER_PART)
-        users, share = self.conservative_users(found), found.shares[column] if found.shares else _GIVEN_SHARE
-        epsilon = CenterSearch.cost(users, share=share, add_remove=self.add_remove, largest=largest)
-        if epsilon is None or users < 1.0:
-            raise InfeasibleError(TOO_FEW)
-        return epsilon
-
     def center_search(self, column: int, found: AdaptiveEstimates) -> CenterSearch:
-        """InputError or InfeasibleError where there is none."""
-        if self.known.threshold is not None:
-            length, steps = 2.0 * self.known.threshold, 16
-        else:
-            length, steps = (
-                1.25 * self._length(column, found),
-                10,
-            )  # so that some window holds what an interval does
-        radius = self.known.radius or _FARTHEST * length
-        radius = min(radius, round_down(self.facts.columns[column].limit * Fraction(7, 8)))
-        windows = Windows.covering(radius, step=length / steps, steps=steps)
-        epsilon = Fraction(self.center_epsilon(column, found))
-        return CenterSearch(windows=windows, epsilon=epsilon, add_remove=self.add_remove)
+        """Of a column whose scale or threshold is given. InputError or InfeasibleError where there is none."""
+        given = self.known.threshold is not None
+        # A quarter longer, so that some window holds what an interval does.
+        length = self._length(column, found) * (1.0 if given else 1.25)
+        search = CenterSearch.plan(
+            length,
+            radius=min(self._radius, _FARTHEST * length / 2.0),
+            users=self.conservative_users(found),
+            share=_GIVEN_SHARE,
+            add_remove=self.add_remove,
+            largest=self.privacy_budget.largest_selection(self._own(found), _CENTER_PART),
+        )
+        if search is None:
+            raise InfeasibleError(TOO_FEW)
+        return search
 
     def contribution_bound_search(self, found: AdaptiveEstimates) -> ContributionBoundSearch:
         """A cap that a share of the users may exceed, for counts and for groups, whose noise grows with the cap."""
@@ -324,6 +329,8 @@ class BudgetSplit:
 
     def _length(self, column: int, found: AdaptiveEstimates) -> float:
         """Of an interval that holds the share."""
+        if self.known.threshold is not None:
+            return 2.0 * self.known.threshold
         if self.known.scales is not None:
             return 2.0 * _normal_quantile(_GIVEN_SHARE) * self.known.scales[column]
         return float(LENGTHS[found.lengths[column]])
@@ -436,21 +443,20 @@ class BudgetSplit:
                 spent=self.privacy_budget.cost_of_noise(Fraction(epsilon)),
             )
         if self.seeks_scale:
-            search = self.scale_search(found)
-            spent = found.spent + self.columns * self.privacy_budget.cost_of_selection(search.epsilon)
-            middle = len(LENGTHS) // 2
+            search = self.interval_search(found)
             found = replace(
-                found, spent=spent, lengths=(middle,) * self.columns, shares=(search.share,) * self.columns
+                found,
+                spent=found.spent + self.columns * self.privacy_budget.cost_of_selection(search.epsilon),
+                lengths=(len(LENGTHS) // 2,) * self.columns,
+                shares=(search.share,) * self.columns,
+                centers=(0.0,) * self.columns,
             )
-        if self.seeks_center:
-            spent = sum(
-                (
-                    self.privacy_budget.cost_of_selection(Fraction(self.center_epsilon(c, found)))
-                    for c in range(self.columns)
-                ),
-                Fraction(0),
-            )
-            found = replace(found, spent=found.spent + spent, centers=(0.0,) * self.columns)
+        elif self.seeks_center:
+            costs = [
+                self.privacy_budget.cost_of_selection(self.center_search(column, found).epsilon)
+                for column in range(self.columns)
+            ]
+            found = replace(found, spent=found.spent + sum(costs, Fraction(0)), centers=(0.0,) * self.columns)
         if self.request.per == "record" and self.start.cap is None and not self.by_influence:
             found = replace(
                 found,

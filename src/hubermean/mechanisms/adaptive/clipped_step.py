@@ -57,7 +57,7 @@ FEW_USERS = (
 )
 _MOST_UNITS = 2**62  # grid units of a bound
 _AT_THE_END, _SURELY_NOISE = 0.005, 4.0  # of the width of the bounds, and of the noise's deviation
-_HEAVY_INDEX = 0.93
+_HEAVY_INDEX, _HEAVY_SLOPE = 0.93, 1.4  # of the tail beyond three quarters of the users, and more beyond more
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
 _SQUARES_PART, _SQUARES_NATS = 0.1, {"user": 150.0, "record": 47.0}
 _SQUARES_CONCENTRATED = 0.05
@@ -345,8 +345,10 @@ class PreparedClippedStep:
         if not found.shares or tail.rank == 0 or distance <= 1.0:
             return False
         # The power with which the number of users falls between the scale and the rank that was found.
-        users = (1.0 - found.shares[column]) * (found.users or 0.0) / tail.rank
-        return users > 2.0 and math.log(users) < _HEAVY_INDEX * math.log(distance)
+        share = found.shares[column]
+        users = (1.0 - share) * (found.users or 0.0) / tail.rank
+        index = _HEAVY_INDEX + _HEAVY_SLOPE * max(share - 0.75, 0.0)
+        return users > 2.0 and math.log(users) < index * math.log(distance)
 
     def _ends(self, column: int) -> tuple[float, float]:
         """Between which the mean lies: a mean of clipped user means lies within the bounds."""

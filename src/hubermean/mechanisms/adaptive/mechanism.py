@@ -32,7 +32,7 @@ from hubermean.mechanisms.contributions import (
     find_least_users,
 )
 from hubermean.searches.bounds import LARGEST_MAX_RECORDS
-from hubermean.searches.location import LENGTHS, PER_OCTAVE, SHORTEST
+from hubermean.searches.location import LENGTHS, PER_OCTAVE
 from hubermean.types.options import PartialBounds, PublicParameters
 from hubermean.types.request import PublicFacts, Request
 
@@ -84,7 +84,7 @@ class PreparedSteps:
         expected = self.split.expected(
             users if self.split.has_enough_users(users) else self.split.least_users()
         )
-        numbers = range(SHORTEST, len(LENGTHS), PER_OCTAVE)
+        numbers = range(0, len(LENGTHS), PER_OCTAVE)
         refusals: list[Exception] = []
         for number in sorted(numbers, key=lambda number: abs(2 * number - len(LENGTHS))):
             found = replace(

@@ -132,7 +132,13 @@ def per_column(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-TIES = "most users have the same value, or they lie too far apart, so no scale can be found"
+TIES = "most users have the same value, so no scale can be found"
+APART = (
+    "most values lie too far apart for their number, or further from 0 than radius or 10^9 times their scale"
+)
+TIED = -1
+"""In place of the number of a length: most users have the same value."""
+
 TOO_FEW = "there are too few users with usable records to estimate the bounds privately"
 
 

@@ -35,7 +35,7 @@ from hubermean.mechanisms.adaptive.clipped_step import (
     choose_step_noise,
     plan_clipped_sum,
 )
-from hubermean.mechanisms.adaptive.parameters import TIES, AdaptiveEstimates, InfeasibleError
+from hubermean.mechanisms.adaptive.parameters import APART, TIED, TIES, AdaptiveEstimates, InfeasibleError
 from hubermean.mechanisms.contributions import countable_records
 from hubermean.searches.bounds import (
     DISTANCES,
@@ -48,7 +48,7 @@ from hubermean.searches.bounds import (
     count_beyond,
     count_records,
 )
-from hubermean.searches.location import SHORTEST, CenterSearch, GridPositions, ScaleSearch
+from hubermean.searches.location import CenterSearch, IntervalSearch
 from hubermean.searches.positions import MeanPositions, locate_users, select_usable
 from hubermean.types.request import Request
 
@@ -91,9 +91,9 @@ def plan_steps(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
         if purpose == "count":
             return
     if split.seeks_scale:
-        yield ChooseScales(split)
-        yield ChooseScalesBeyondTies(split)
-    if split.seeks_center:
+        yield ChooseIntervals(split)
+        yield ChooseIntervalsBeyondTies(split)
+    elif split.seeks_center:
         yield ChooseCenters(split)
     if purpose == "mean" and split.request.per == "record" and not split.weight_is_public:
         by_rank = split.start.cap is None and not split.caps_weights
@@ -293,59 +293,66 @@ class _EachColumn(ABC):
         return made[0] if len(made) == 1 else Independent(parts=made)
 
 
-class ChooseScales(_EachColumn):
-    """The length of an interval that holds most users, in every column."""
+class ChooseIntervals(_EachColumn):
+    """An interval that holds most users, in every column: its middle is the center, half its length the scale."""
 
-    what = "scale of user means"
+    what = "scale and center"
 
-    def search(self, column: int, found: AdaptiveEstimates) -> ScaleSearch:
-        return self.split.scale_search(found)
+    def search(self, column: int, found: AdaptiveEstimates) -> IntervalSearch:
+        return self.split.interval_search(found)
 
     def of_column(self, column: int, found: AdaptiveEstimates, table: PrivateTable) -> OutputDistribution:
-        positions = locate_users(table, MeanPositions(column))
-        return self.search(column, found).distribution(positions, concentrated=self.split.concentrated)
+        return self.search(column, found).distribution(locate_users(table, MeanPositions(column)))
 
     def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
-        share = self.split.scale_search(found).share
+        columns = self.columns(found)
+        if not columns:
+            return found
+        lengths, centers, shares = (
+            list(numbers) if numbers else [0] * self.split.columns
+            for numbers in (found.lengths, found.centers, found.shares)
+        )
+        for column, number in zip(columns, split_by_column(sample), strict=True):
+            search = self.search(column, found)
+            try:
+                interval = search.found(number)
+            except LookupError:
+                raise InfeasibleError(APART) from None
+            lengths[column], centers[column] = interval or self.tied()
+            shares[column] = search.share
         return replace(
             found,
             spent=found.spent + self.cost(found),
-            lengths=split_by_column(sample),
-            shares=(share,) * self.split.columns,
+            lengths=tuple(lengths),
+            centers=tuple(centers),
+            shares=tuple(shares),
         )
 
+    def tied(self) -> tuple[int, float]:
+        """What stands for a tie, until the next step."""
+        return TIED, 0.0
 
-class ChooseScalesBeyondTies(ChooseScales):
-    """A second search, for a larger share and at its own cost, in columns where users tie and no scale was found."""
 
-    what = "scale beyond ties"
+class ChooseIntervalsBeyondTies(ChooseIntervals):
+    """A second search, for a larger share and at its own cost, in columns where most users tie."""
 
-    def search(self, column: int, found: AdaptiveEstimates) -> ScaleSearch:
+    what = "scale and center beyond ties"
+
+    def search(self, column: int, found: AdaptiveEstimates) -> IntervalSearch:
         return self.split.ties_search(found)
 
     def columns(self, found: AdaptiveEstimates) -> Sequence[int]:
-        return [column for column, length in enumerate(found.lengths) if length < SHORTEST]
+        return [column for column, length in enumerate(found.lengths) if length == TIED]
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         return super().distribution(table, found) if self.columns(found) else Uniform(limit=1)
 
-    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
-        tied = self.columns(found)
-        if not tied:
-            return found
-        share = self.split.ties_search(found).share
-        lengths, shares = list(found.lengths), list(found.shares)
-        for column, length in zip(tied, split_by_column(sample), strict=True):
-            if length < SHORTEST:
-                raise InfeasibleError(TIES)
-            lengths[column], shares[column] = length, share
-        return replace(
-            found, spent=found.spent + self.cost(found), lengths=tuple(lengths), shares=tuple(shares)
-        )
+    def tied(self) -> tuple[int, float]:
+        raise InfeasibleError(TIES)
 
 
 class ChooseCenters(_EachColumn):
-    """The middle of a window that holds most users, in every column."""
+    """The middle of a window that holds most users, in every column, where its length follows from what is given."""
 
     what = "center of user means"
 
@@ -353,18 +360,15 @@ class ChooseCenters(_EachColumn):
         return self.split.center_search(column, found)
 
     def of_column(self, column: int, found: AdaptiveEstimates, table: PrivateTable) -> OutputDistribution:
-        search = self.search(column, found)
-        return search.distribution(locate_users(table, GridPositions(column, search.windows)))
+        return self.search(column, found).distribution(locate_users(table, MeanPositions(column)))
 
     def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
         centers = []
         for column, number in enumerate(split_by_column(sample)):
             windows = self.search(column, found).windows
-            if number in (0, windows.count - 1):  # the values may lie anywhere beyond
-                raise InfeasibleError(
-                    "the values lie further from 0 than radius, or than 10^9 times their scale"
-                )
-            centers.append(windows.middle(number))
+            if windows.is_outermost(number):  # the values may lie anywhere beyond
+                raise InfeasibleError(APART)
+            centers.append(windows.middle(number)[1])
         return replace(found, spent=found.spent + self.cost(found), centers=tuple(centers))
 
 
