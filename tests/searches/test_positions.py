@@ -131,7 +131,9 @@ SEARCHES: dict[str, IntervalSearch | CenterSearch] = {
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("population", [name for name in POPULATIONS if "whole" not in name and "as far" not in name])
+@pytest.mark.parametrize(
+    "population", [name for name in POPULATIONS if "whole" not in name and "as far" not in name]
+)
 def test_a_search_has_one_distribution_however_users_are_partitioned(population: str, search: str) -> None:
     rng = np.random.default_rng(4)
     values, weights = np.clip(POPULATIONS[population](rng), -8e12, 8e12), weights_of(rng)
