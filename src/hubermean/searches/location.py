@@ -1,7 +1,7 @@
 """The private center and scale of users: an interval that holds most of them.
 
 **Windows.** For every length b of a public grid there are public intervals [e, fl(e + b)] whose starts e are the
-multiples of a power of two, 8 to 16 of them to a length (`Windows`). One user changes the number of users in a window
+multiples of a power of two, 16 to 32 of them to a length (`Windows`). One user changes the number of users in a window
 by at most one. Only windows that hold an eighth of all users are distinguished; each of those contains a quantile
 (`UserPositions.quantiles`), and there are few.
 
@@ -29,8 +29,8 @@ from hubermean.errors import InputError, parameter
 from hubermean.searches.positions import UserPositions
 
 PER_OCTAVE = 8
-LENGTHS: FloatArray = np.exp2(np.arange(-57 * PER_OCTAVE, 43 * PER_OCTAVE + 1) / PER_OCTAVE)
-"""The public grid of lengths over all sizes that values are read with, the shortest first."""
+LENGTHS: FloatArray = np.exp2(np.arange(-57 * PER_OCTAVE, 45 * PER_OCTAVE + 1) / PER_OCTAVE)
+"""The public grid of lengths, the shortest first: the longest hold all numbers that are read as floats."""
 
 SHORTER = 2
 """No window of the length so many places before should hold the share; nothing shorter than that is selected."""
@@ -56,7 +56,7 @@ class Windows:
 
     @cached_property
     def steps(self) -> FloatArray:
-        """From one start to the next, for every length: the largest power of two that is at most 1/8 of it."""
+        """From one start to the next, for every length: the largest power of two that is at most 1/16 of it."""
         _, exponents = np.frexp(np.array(self.lengths))
         steps: FloatArray = np.ldexp(1.0, exponents - 1 - _STEP_BITS)
         return steps
@@ -185,7 +185,8 @@ _PER_CENT = 100
 _TIE, _NOTHING = 0, 1  # the candidates before the windows
 # So many nats more than a window weighs a tie: where most users tie, but not enough of them to reach the share, it goes
 # before the 11,000 or so windows that hold nothing but the tie, which would pass for a scale.
-_TIE_NATS = math.log(11_000.0) + math.log(1e3)
+_TIE_NATS = math.log(11_000.0) + math.log(1e4)
+_TIE_NATS_OF_FEW = math.log(11_000.0) + math.log(1e3)
 _ALL_NATS = 32.0  # of all windows together, where the base measure is flat
 _GENEROUS, _CHEAP = 3.0, 0.1
 
@@ -200,24 +201,41 @@ class _Aim:
         nats: by so many must the data speak against windows of half of the users, or of as many too many.
         ring_nats: by how much the base measure falls with the distance from zero, from ring to ring.
         nothing_nats: how many more "no window holds most users" weighs than a window.
+        tie_nats: likewise "most users tie".
     """
 
     per_cent: int
     part: float
     nats: float
     ring_nats: float = 0.0
-    nothing_nats: float = 18.0
+    nothing_nats: float = 9.5
+    tie_nats: float = _TIE_NATS
 
 
 # The wrong lengths are chosen about once in twenty releases where half of the users tie, which a second search makes
 # good, and without such ties once in a hundred thousand or less. With fewer users windows without any are too many to
 # be outweighed wherever they are: so they weigh less the further they lie from zero.
 _AIMS = (
-    _Aim(per_cent=90, part=0.17, nats=18.0),
-    _Aim(per_cent=75, part=0.37, nats=18.0),
-    _Aim(per_cent=65, part=1.0, nats=22.5, ring_nats=1.5 * math.log(2.0), nothing_nats=7.0),
+    _Aim(per_cent=90, part=0.17, nats=20.0),
+    _Aim(per_cent=75, part=0.42, nats=20.0),
+    _Aim(per_cent=65, part=1.0, nats=30.0),
+    _Aim(
+        per_cent=65,
+        part=1.0,
+        nats=22.5,
+        ring_nats=1.5 * math.log(2.0),
+        nothing_nats=4.0,
+        tie_nats=_TIE_NATS_OF_FEW,
+    ),
 )
-_FEW = _Aim(per_cent=65, part=1.0, nats=14.5, ring_nats=2.0 * math.log(2.0), nothing_nats=5.0)
+_FEW = _Aim(
+    per_cent=65,
+    part=1.0,
+    nats=14.5,
+    ring_nats=2.0 * math.log(2.0),
+    nothing_nats=2.0,
+    tie_nats=_TIE_NATS_OF_FEW,
+)
 _BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 15.0
 
 
@@ -230,7 +248,7 @@ class IntervalSearch:
         epsilon: what the choice costs.
         add_remove: whether neighbors differ by one user more or less, as under `add-remove`.
         radius: how far from zero the middle may lie.
-        ring_nats, nothing_nats: as of `_Aim`.
+        ring_nats, nothing_nats, tie_nats: as of `_Aim`.
     """
 
     per_cent: int
@@ -238,7 +256,8 @@ class IntervalSearch:
     add_remove: bool
     radius: float
     ring_nats: float = 0.0
-    nothing_nats: float = 18.0
+    nothing_nats: float = 9.5
+    tie_nats: float = _TIE_NATS
 
     @property
     def share(self) -> float:
@@ -267,6 +286,7 @@ class IntervalSearch:
                 radius=radius,
                 ring_nats=aim.ring_nats,
                 nothing_nats=aim.nothing_nats,
+                tie_nats=aim.tie_nats,
             )
             needed = search._needed(users, aim.nats)
             if needed <= largest * aim.part:
@@ -300,7 +320,7 @@ class IntervalSearch:
         quantiles = positions.quantiles(_LEAST_PART)
         least, aim = quantiles.total // _LEAST_PART, self.per_cent * quantiles.total
         # Costs beyond this are not distinguished.
-        largest = math.ceil((_ALL_NATS + _TIE_NATS + 40.0) / float(rate))
+        largest = math.ceil((_ALL_NATS + self.tie_nats + 40.0) / float(rate))
         atom, outer, inner = windows.bound(positions, quantiles.marks)
         too_long = np.append(np.zeros(SHORTER, dtype=bool), _PER_CENT * inner[:-SHORTER] - aim >= largest)
         # Counted are the lengths that might be selected, and those that such lengths are compared with.
@@ -321,8 +341,10 @@ class IntervalSearch:
             np.minimum(np.maximum(aim - _PER_CENT * least, passed), largest),
             nats=self.ring_nats / float(rate),
         )
-        tie = min(max(aim - _PER_CENT * max(atom, least), 0), largest) - round(_TIE_NATS / float(rate))
-        nothing = min(aim // 2, largest) - round(self.nothing_nats / float(rate))
+        tie = min(max(aim - _PER_CENT * max(atom, least), 0), largest) - round(self.tie_nats / float(rate))
+        # Where every window costs the largest, all of them together must not outweigh this.
+        nothing = min(aim // 3, max(largest - math.ceil((_ALL_NATS + 5.0) / float(rate)), 0))
+        nothing -= round(self.nothing_nats / float(rate))
         return ExponentialMechanism(
             costs=np.concatenate([[tie, nothing], costs]), sizes=np.concatenate([[1, 1], sizes]), rate=rate
         )

@@ -424,11 +424,11 @@ def test_a_cluster_far_away_belongs_to_the_mean(share: float, spread: float) -> 
 
 @pytest.mark.parametrize("relation", list(Neighbors))
 def test_means_far_from_zero_are_found_or_refused(relation: Neighbors) -> None:
-    """Within a thousand million thresholds they are found; beyond, never a number that is not the mean."""
+    """Within a thousand million scales of zero; further out, as exactly as one in a thousand million."""
     normal = np.random.default_rng(20).normal(size=3000)
     for place, spread in ((1.7e9, 1.0), (-1.7e9, 1.0), (5e12, 1e10), (-6e12, 1e10), (7e12, 1e-3)):
         for value in released_values(place + spread * normal, runs=5, relation=relation):
-            assert value == pytest.approx(place, abs=max(spread, 1e-3))
+            assert value == pytest.approx(place, abs=max(spread, 1e-9 * abs(place)))
     assert len(released_values(5e12 + 1e10 * normal, runs=5, relation=relation)) == 5
     assert len(released_values(2e9 + normal, runs=5, relation=relation)) == 5
 
@@ -513,13 +513,15 @@ def test_an_answer_adds_what_clipping_took_off_and_the_interval_does_not() -> No
     """The longer tail loses more; what is added never leaves the interval."""
     rng, noise = np.random.default_rng(45), InsecureSeededNoise(46)
     for sign in (1.0, -1.0):
-        table = UserTable.from_means(sign * rng.lognormal(0.0, 1.0, 5000))
-        outcome = prepared(table, ADD_REMOVE).run(table, noise)
-        assert isinstance(outcome.interval_rule, MeanInterval)
-        (estimate,) = outcome.interval_rule.estimates
-        assert sign * (outcome.values[0] - estimate.clipped) > 0.0
-        interval = outcome.interval_rule.at(0.95)
-        assert interval.low[0] < outcome.values[0] < interval.high[0]
+        table, added = UserTable.from_means(sign * rng.lognormal(0.0, 1.0, 5000)), []
+        for _ in range(20):
+            outcome = prepared(table, ADD_REMOVE).run(table, noise)
+            assert isinstance(outcome.interval_rule, MeanInterval)
+            (estimate,) = outcome.interval_rule.estimates
+            added.append(sign * (outcome.values[0] - estimate.clipped))
+            interval = outcome.interval_rule.at(0.95)
+            assert interval.low[0] < outcome.values[0] < interval.high[0]
+        assert np.mean(added) > 0.0
     public = prepared(table, ADD_REMOVE, bounds=(None, 0.0)).run(table, noise)
     assert isinstance(public.interval_rule, MeanInterval)
     assert public.values[0] < public.interval_rule.estimates[0].clipped  # only at the end that is open
