@@ -39,6 +39,8 @@ from hubermean.types.options import (
     PublicParameters,
     ReadKeywords,
     ReadOptions,
+    TextKeywords,
+    TextOptions,
     check_keywords,
     select_keywords,
     show_keywords,
@@ -52,7 +54,7 @@ class MeanKeywords(PublicKeywords, ReadKeywords, LedgerKeywords, total=False):
     """The optional keywords of `mean`."""
 
 
-class CountKeywords(EngineKeywords, LedgerKeywords, total=False):
+class CountKeywords(EngineKeywords, TextKeywords, LedgerKeywords, total=False):
     """The optional keywords of `count`, beside `max_records` and `n_users`."""
 
 
@@ -115,14 +117,15 @@ def mean(
     """Release the mean of one or more columns with differential privacy for whole users.
 
     Args:
-        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow,
-            DuckDB or PySpark frame.
+        data: a path, glob or URI (Parquet, Arrow, CSV, JSON lines, a Delta table), `hubermean.sql(...)`, a pandas,
+            Polars, PyArrow, DuckDB or PySpark frame, or numpy arrays by name.
         user: the column or columns that identify a user.
         value: the column or columns to average.
         epsilon: the privacy budget of this release; larger means less noise and a weaker guarantee.
         delta: the second part of the budget; 0, the default, is pure differential privacy.
         by: the column or columns that name a record's group, for one mean per group: integers, text, booleans or
-            dates. A record without a group counts in none.
+            dates. Of dates and timestamps also periods: "day(date)", "week(date)", "month(date)", "quarter(date)" or
+            "year(date)", in UTC. A record without a group counts in none.
         keys: the groups, if they are public: a list (of tuples for several columns), or a mapping from each column to
             its values, for all combinations. Without it, groups are selected privately: those with enough users appear,
             which needs delta > 0 and uses a fifth of epsilon.
@@ -226,7 +229,7 @@ def count(
 ) -> ReleaseTable: ...
 
 
-@show_keywords(EngineOptions, LedgerOptions)
+@show_keywords(EngineOptions, TextOptions, LedgerOptions)
 def count(
     data: Any,
     *,
@@ -257,7 +260,8 @@ def count(
             groups, is public and returned exactly.
         max_records: the contribution bound of `of="records"`; estimated privately where it is not given.
         n_users: the public number of users, under "replace-user" and "replace-values"; see `PublicParameters`.
-        options: how to read the data (`EngineOptions`), and the ledger to charge (`LedgerOptions`), by name.
+        options: how to read the data (`EngineOptions`, `TextOptions`), and the ledger to charge (`LedgerOptions`), by
+            name.
 
     Returns:
         A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
@@ -274,7 +278,7 @@ def count(
     >>> count(trips, user="rider", of="records", max_records=5, epsilon=1000).value
     4
     """
-    check_keywords("count", options, EngineOptions, LedgerOptions)
+    check_keywords("count", options, EngineOptions, TextOptions, LedgerOptions)
     if not isinstance(of, str) or of not in ("users", "records"):
         raise InputError(f"{parameter('of')} must be 'users' or 'records', not {of!r}")
     if of == "users" and max_records is not None:
@@ -299,6 +303,7 @@ def count(
         user=column_names(user, "user"),
         value=() if value is None else tuple(column_names(value, "value")),
         **select_keywords(options, EngineOptions),
+        **select_keywords(options, TextOptions),
     )
     grouping = _group(by, keys, max_groups)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))

@@ -36,11 +36,11 @@ from hubermean.cli.output import (
 from hubermean.cli.private_run import private_run
 from hubermean.release.charging import LedgerOptions
 from hubermean.report.file import Destination
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import EngineOptions, TextOptions
 from hubermean.types.request import DEFAULT_NEIGHBORS
 
 
-@add_options("max_records", "n_users", EngineOptions, LedgerOptions)
+@add_options("max_records", "n_users", EngineOptions, TextOptions, LedgerOptions)
 def count(
     file: File,
     user: User,

@@ -27,6 +27,8 @@ LEDGER = "Ledger"
 _TYPES: Mapping[str, Any] = {
     "bounds": tuple[str, str] | None,
     "scale": list[float] | None,
+    "currency": list[str] | None,
+    "null": list[str] | None,
     "resolution": float | None,
     "ledger": str | None,
 }
@@ -37,6 +39,13 @@ _METAVARS = {
     "hostile": "SHARE",
     "memory_limit": "SIZE",
     "engine": "duckdb|spark",
+    "decimal": "MARK",
+    "thousands": "MARK",
+    "currency": "SIGN",
+    "null": "WORD",
+    "delimiter": "CHARACTER",
+    "quote": "CHARACTER",
+    "encoding": "NAME",
     "non_finite": "drop|clamp",
     "ledger": "LEDGER",
     "dataset": "NAME",
@@ -45,6 +54,9 @@ _METAVARS = {
 _MORE_HELP = {
     "bounds": " 'none' leaves an end open.",
     "scale": " Repeat for several columns.",
+    "currency": " Repeat for several.",
+    "null": " Repeat for several.",
+    "delimiter": " '\\t' is a tab.",
     "engine": " With spark, FILE may also be the name of a table.",
     "question": " A repeated query costs nothing.",
 }

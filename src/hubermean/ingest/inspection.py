@@ -10,7 +10,7 @@ from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.source import open_source
 from hubermean.ingest.engine import mask_engine_errors
 from hubermean.ingest.schema import ColumnRoles, KeyColumn, Schema, ValueColumn, alias_keys, require_keys
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import ReadOptions
 from hubermean.types.request import column_names
 
 
@@ -41,7 +41,7 @@ def unsafe_inspection(
 ) -> UnsafeInspection:
     """Return columns, counts and ranges of `data`. Not private."""
     users = [] if user is None else column_names(user, "user")
-    with open_source(data, ColumnRoles(users=users, values=list(value)), EngineOptions()) as source:
+    with open_source(data, ColumnRoles(users=users, values=list(value)), ReadOptions()) as source:
         for name in users:
             source.schema.check_user(name)
         values = [source.schema.value_column(name, resolution=None, clamp_infinities=False) for name in value]

@@ -46,8 +46,8 @@ def user_table(
     """Group `data` by user in exact integers.
 
     Args:
-        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow,
-            DuckDB or PySpark frame.
+        data: a path, glob or URI (Parquet, Arrow, CSV, JSON lines, a Delta table), `hubermean.sql(...)`, a pandas,
+            Polars, PyArrow, DuckDB or PySpark frame, or numpy arrays by name.
         user: the column or columns that identify a user.
         value: the column or columns to sum; None counts records only.
         records: also count unusable records, which `replace-values` needs.

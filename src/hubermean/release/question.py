@@ -19,13 +19,14 @@ from fractions import Fraction
 from typing import Any
 
 from hubermean.errors import printable
+from hubermean.ingest.locations import without_credentials
 from hubermean.ingest.reading import ReadRequest
-from hubermean.ingest.sql import SqlQuery
+from hubermean.ingest.sql import SqlQuery, identify_connection
 from hubermean.ingest.vectors import VectorFile
 from hubermean.ledger.entries import LONGEST_NAME, Question, check_name, compute_digest
 from hubermean.mechanisms.base import Mechanism
 from hubermean.release.grouped import Grouping
-from hubermean.types.options import PublicParameters
+from hubermean.types.options import PublicParameters, TextOptions
 from hubermean.types.request import Request
 
 _NAMES: dict[int, tuple[weakref.ref[Any], str]] = {}
@@ -87,7 +88,14 @@ def describe_question(
 
 
 def _identify_reading(reading: ReadRequest) -> dict[str, Any]:
+    # Only what differs from the default: ledgers know questions from before there were such options.
+    text = {
+        field.name: _write_in_full(given if isinstance(given, str) else list(given))
+        for field in fields(TextOptions)
+        if (given := getattr(reading, field.name)) != field.default
+    }
     return {
+        **({"text": text} if text else {}),
         "user": list(reading.user),
         "value": list(reading.value),
         "resolution": repr(reading.resolution),
@@ -121,9 +129,16 @@ def _is_written_in_full(given: Any) -> bool:
 def _identify_data(data: Any) -> Any:
     """Identify data by path or query, otherwise by the object."""
     if isinstance(data, str | os.PathLike):
-        return ["file", os.path.abspath(os.fsdecode(data))]
+        name = os.fsdecode(data)
+        return ["file", without_credentials(name) if "://" in name else os.path.abspath(name)]
+    if isinstance(data, SqlQuery) and data.connection is not None:
+        return ["database", data.query, identify_connection(data.connection)]
     if isinstance(data, SqlQuery):
-        return ["sql", data.query, [[name, list(files.paths)] for name, files in data.files]]
+        return [
+            "sql",
+            data.query,
+            [[name, list(map(files.shown, files.paths))] for name, files in data.files],
+        ]
     if isinstance(data, VectorFile):
         return ["vectors", list(data.files.paths), data.length]
     return ["object", _name_object(data)]
@@ -142,9 +157,10 @@ def _name_object(data: Any) -> str:
 def _label_data(data: Any) -> str:
     """Return the public label of data: the file name without its folders, which may reveal people or machines."""
     if isinstance(data, str | os.PathLike):
-        return printable(os.path.basename(os.fsdecode(data)))[:LONGEST_NAME]
+        name = without_credentials(os.fsdecode(data))
+        return printable(os.path.basename(name))[:LONGEST_NAME]
     if isinstance(data, SqlQuery):
-        return "a query"
+        return "a query" if data.connection is None else "a query of a database"
     if isinstance(data, VectorFile):
         return _label_data(data.files.paths[0])
     return f"a {type(data).__name__}"

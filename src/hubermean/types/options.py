@@ -140,8 +140,49 @@ class EngineKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions(EngineOptions):
-    """How values are read, beside the options of the engine.
+class TextOptions:
+    """How text is written: numbers in text, and the records of CSV files. Never detected from the content.
+
+    Each cell is read by these rules alone. A text that does not follow them is no number: its record is unusable, and
+    changes nothing about how others are read.
+
+    Attributes:
+        decimal: Decimal mark of numbers in text, '.' or ','. For CSV, JSON lines, SQLite and pandas; typed columns have
+            none.
+        thousands: Separator of thousands in text, such as ',', '.', ' ' or "'". A number may leave it out; in the wrong
+            place it makes the text unusable.
+        currency: Sign or code that may stand before or after a number in text, such as '$' or 'EUR'. Or several.
+        null: Word that stands for a missing cell, such as 'NA' or '-999'. Or several. A cell written exactly like it is
+            missing, as user, as group and as value.
+        delimiter: Character between the fields of CSV files. By default a tab in .tsv files, a comma in others.
+        quote: Character that encloses fields of CSV files. Empty if fields are never enclosed.
+        encoding: Encoding of CSV files, such as 'latin-1', 'cp1252' or 'utf-16'.
+    """
+
+    decimal: str = "."
+    thousands: str | None = None
+    currency: str | Sequence[str] | None = None
+    null: str | Sequence[str] | None = None
+    delimiter: str | None = None
+    quote: str = '"'
+    encoding: str = "utf-8"
+
+
+class TextKeywords(TypedDict, total=False):
+    """The fields of `TextOptions` as keywords."""
+
+    decimal: str
+    thousands: str | None
+    currency: str | Sequence[str] | None
+    null: str | Sequence[str] | None
+    delimiter: str | None
+    quote: str
+    encoding: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(EngineOptions, TextOptions):
+    """How values are read, beside the options of text and of the engine.
 
     Attributes:
         resolution: Public step that values are rounded to. Faster where it suffices.
@@ -153,7 +194,7 @@ class ReadOptions(EngineOptions):
     non_finite: str = "drop"
 
 
-class ReadKeywords(EngineKeywords, total=False):
+class ReadKeywords(EngineKeywords, TextKeywords, total=False):
     """The fields of `ReadOptions` as keywords."""
 
     resolution: float | Decimal | Fraction | None

@@ -97,7 +97,7 @@ class DuckdbRows:
         query = GroupQuery(
             source=self.name,
             users=self._keys(self.roles.users),
-            groups=self._keys(self.roles.groups),
+            groups=[self.schema.group_column(name) for name in self.roles.groups],
             values=values,
             public=None if groups.public is None else build_public_groups_query(groups.public.texts),
             max_groups=groups.max_groups,
