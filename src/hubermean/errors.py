@@ -29,7 +29,15 @@ class HubermeanError(Exception):
 
     def __init__(self, message: str) -> None:
         self.message = message
-        super().__init__(self.spelled(lambda name, value: f"{name}={value}" if value else name))
+        super().__init__(self._as_python_writes_it())
+
+    def advise(self, advice: str) -> None:
+        """Add to the message what else can be done."""
+        self.message = f"{self.message}; {advice}"
+        self.args = (self._as_python_writes_it(),)
+
+    def _as_python_writes_it(self) -> str:
+        return self.spelled(lambda name, value: f"{name}={value}" if value else name)
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -63,7 +63,12 @@ def running_s3() -> Iterator[S3Server]:
         port = int(probe.getsockname()[1])
     server = S3Server(port=port)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": "/tmp"},  # not that of a test
+    )
     before = {name: os.environ.get(name) for name in server.environment()}
     try:
         _wait_for(server)

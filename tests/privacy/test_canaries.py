@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hubermean as hm
-from hubermean.auditing.containers import CONTAINERS
+from helpers.more_containers import ALL_CONTAINERS as CONTAINERS
+from helpers.more_containers import OPTIONS
 from hubermean.cli.app import main
 
 CANARY = "qzCanary"
@@ -162,7 +163,9 @@ def test_no_cell_leaves_a_release_or_its_refusal(name: str, watch: Watch, tmp_pa
     found = {}
     for what, asked in ASKED.items():
         data = CONTAINERS[name].make(columns, tmp_path)
-        found[what] = holds(watch.of(lambda data=data, asked=asked: hm.mean(data, **asked)))
+        found[what] = holds(
+            watch.of(lambda data=data, asked=asked: hm.mean(data, **asked, **OPTIONS.get(name, {})))
+        )
     assert not {what: lines for what, lines in found.items() if lines}
 
 
@@ -170,7 +173,7 @@ def test_no_cell_leaves_a_release_or_its_refusal(name: str, watch: Watch, tmp_pa
 def test_only_keys_of_groups_that_were_released_leave(name: str, watch: Watch, tmp_path: Path) -> None:
     data = CONTAINERS[name].make(cells(name, named=True), tmp_path)
     asked = {**ASKED["groups too small to be chosen"], "epsilon": 40.0, "delta": 1e-3, "max_groups": 2}
-    left = watch.of(lambda: hm.mean(data, **asked))
+    left = watch.of(lambda: hm.mean(data, **asked, **OPTIONS.get(name, {})))
     assert f"{CANARY}Group" in left
     assert not holds(left, besides=f"{CANARY}Group")
 
@@ -188,6 +191,7 @@ def test_the_ledger_holds_no_cell(name: str, watch: Watch, tmp_path: Path) -> No
             continue
         data = CONTAINERS[name].make(columns, tmp_path)
         charged = {**asked, "ledger": place, "dataset": "trips", "question": f"question {number}"}
+        charged |= OPTIONS.get(name, {})
         left.append(watch.of(lambda data=data, charged=charged: hm.mean(data, **charged)))
     assert not holds("\n".join([*left, *files_in(place.parent)]))
 

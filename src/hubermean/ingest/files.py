@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import glob
 import gzip
 import os
 import zlib
@@ -21,8 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from hubermean.errors import InputError, parameter
 from hubermean.ingest.locations import (
     copy_files,
-    find_files,
-    is_utf8,
+    find_remote_files,
     mask_storage_errors,
     open_location,
     without_credentials,
@@ -90,19 +90,21 @@ class FileSet:
         text = os.fspath(pattern)
         if not isinstance(text, str) or not text or "\0" in text:
             raise InputError("a file name must be text that is not empty")
-        found = find_files(text)
-        kinds = {_kind(path) for path in found.paths}
+        scheme, separator, rest = text.partition("://")
+        remote = find_remote_files(text) if separator and scheme.lower() != "file" else None
+        paths = remote.paths if remote is not None else _expand_local(rest if separator else text)
+        kinds = {_kind(path) for path in paths}
         if len(kinds) > 1:
             raise InputError(
-                f"{without_credentials(text)} names files of several formats; read one format at a time, such as "
-                "*.parquet"
+                f"{pattern if remote is None else without_credentials(text)} names files of several formats; "
+                "read one format at a time, such as *.parquet"
             )
         kind, delimiter = kinds.pop()
         files = cls(
             kind=kind,
-            paths=found.paths,
-            filesystem=found.filesystem,
-            root=found.root,
+            paths=paths,
+            filesystem=None if remote is None else remote.filesystem,
+            root="" if remote is None else remote.root,
             delimiter=delimiter,
         )
         for path, size in zip(files.paths, files._sizes(), strict=True):
@@ -199,6 +201,30 @@ def _columns(types: Mapping[str, str]) -> str:
     return "{" + ", ".join(f"{quote_text(name)}: '{kind}'" for name, kind in types.items()) + "}"
 
 
+def _expand_local(text: str) -> tuple[str, ...]:
+    if os.path.isdir(text):
+        raise InputError(
+            f"{text} is a folder; name its files with a pattern such as {os.path.join(text, '*.parquet')}"
+        )
+    if os.path.exists(text):
+        found = [text]
+    else:
+        found = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
+    if not found:
+        raise InputError(f"there is no file {text}; check the path")
+    if not all(map(os.path.isfile, found)):  # a pipe or a device may never end
+        raise InputError(f"{text} is not a regular file; copy its content into one")
+    paths = tuple(os.path.abspath(path) for path in found)
+    for path in paths:
+        if not is_utf8(path):
+            raise InputError("a file name holds bytes that are not text; rename the file")
+        if not os.access(path, os.R_OK):
+            raise InputError(f"{path} cannot be opened; check its permissions")
+        if glob.has_magic(path):
+            raise InputError(f"{path} holds a character that would be read as a pattern; rename it")
+    return paths
+
+
 def _kind(path: str) -> tuple[str, str]:
     name = path.lower().removesuffix(".gz")
     suffix = Path(name).suffix
@@ -277,3 +303,12 @@ def _keep_bytes(error: UnicodeError) -> tuple[str, int]:
 
 _KEEP_BYTES = "hubermean.keep_bytes"
 codecs.register_error(_KEEP_BYTES, _keep_bytes)
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a text can be encoded as UTF-8; half a surrogate pair cannot."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

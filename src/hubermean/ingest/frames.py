@@ -76,7 +76,7 @@ def describe_frame(data: Any, roles: ColumnRoles, text: TextFormat) -> ArrowFram
     if known.is_pandas_dataframe(data):
         _require_columns(names, list(data.columns))
         return _describe_pandas(data, roles, text)
-    if isinstance(data, np.ndarray | Mapping):
+    if isinstance(data, np.ndarray) or _is_arrays(data):
         return describe_arrays(data, roles, text)
     if known.is_polars_lazyframe(data):
         schema = data.collect_schema()
@@ -177,15 +177,14 @@ def describe_arrays(data: Any, roles: ColumnRoles, text: TextFormat) -> ArrowFra
     return ArrowFrame(schema=untyped_schema(roles), read=read, text=text)
 
 
-def _as_array(column: Any) -> NDArray[Any]:
+def _is_arrays(data: Any) -> bool:
+    return isinstance(data, Mapping) and all(isinstance(column, np.ndarray) for column in data.values())
+
+
+def _as_array(column: NDArray[Any]) -> NDArray[Any]:
     if isinstance(column, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(column.astype(object), None))
-    if isinstance(column, np.ndarray):
-        return column.astype(column.dtype.newbyteorder("="), copy=False)
-    cells = list(column)  # as objects: numpy would make a flag beside a text a text
-    made = np.empty(len(cells), dtype=object)
-    made[:] = cells
-    return made
+    return column.astype(column.dtype.newbyteorder("="), copy=False)
 
 
 def _array_keys(column: NDArray[Any]) -> pa.Array:

@@ -13,9 +13,8 @@ from hubermean.data.arrays import IntArray
 from hubermean.data.group_table import GroupKey, GroupTable, Membership
 from hubermean.errors import InputError, parameter
 from hubermean.ingest.engine import IDENTITY_SEPARATOR, PublicGroups, build_user_table, mask_engine_errors
-from hubermean.ingest.files import FileSet
+from hubermean.ingest.files import FileSet, is_utf8
 from hubermean.ingest.identity import identity_text, is_displayable
-from hubermean.ingest.locations import is_utf8
 from hubermean.ingest.periods import GroupColumn
 from hubermean.ingest.schema import ColumnRoles, ValueColumn
 from hubermean.types.options import ReadOptions

@@ -1,4 +1,4 @@
-"""Locations: the files that a local path, a glob or the URI of remote storage names.
+"""Remote storage: the files that a URI names, and how they are opened.
 
 Remote storage is read through the file systems of Arrow. A URI may hold credentials (`s3://key:secret@bucket/...`), so
 only `without_credentials` is ever shown or written down.
@@ -30,32 +30,17 @@ _RETRY_SECONDS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """Existing files.
+    """Existing files in remote storage.
 
     Attributes:
-        paths: absolute local paths, or paths within the file system.
-        filesystem: the remote file system; None for local files.
+        paths: paths within the file system.
+        filesystem: the file system.
         root: what stands before the paths where they are shown, such as "s3://".
     """
 
     paths: tuple[str, ...]
-    filesystem: pafs.FileSystem | None = None
-    root: str = ""
-
-
-def find_files(text: str) -> Location:
-    """Return the files that a path, a glob or a URI names; InputError if there are none."""
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return Location(paths=_expand_local(text))
-    if scheme.lower() == "file":
-        return Location(paths=_expand_local(rest))
-    if scheme.lower() not in REMOTE:
-        raise InputError(
-            f"{without_credentials(text)} is neither a local path nor on s3://, gs://, hdfs:// or abfs://; copy it to "
-            "this machine, or pass a data frame"
-        )
-    return _expand_remote(text)
+    filesystem: pafs.FileSystem
+    root: str
 
 
 def is_remote(text: str) -> bool:
@@ -132,31 +117,13 @@ def mask_storage_errors(shown: str) -> Iterator[None]:
     )
 
 
-def _expand_local(text: str) -> tuple[str, ...]:
-    if os.path.isdir(text):
+def find_remote_files(text: str) -> Location:
+    """Return the files that the URI of remote storage names; InputError if there are none."""
+    if not is_remote(text):
         raise InputError(
-            f"{text} is a folder; name its files with a pattern such as {os.path.join(text, '*.parquet')}"
+            f"{without_credentials(text)} is neither a local path nor on s3://, gs://, hdfs:// or abfs://; copy it to "
+            "this machine, or pass a data frame"
         )
-    if os.path.exists(text):
-        found = [text]
-    else:
-        found = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
-    if not found:
-        raise InputError(f"there is no file {text}; check the path")
-    if not all(map(os.path.isfile, found)):  # a pipe or a device may never end
-        raise InputError(f"{text} is not a regular file; copy its content into one")
-    paths = tuple(os.path.abspath(path) for path in found)
-    for path in paths:
-        if not is_utf8(path):
-            raise InputError("a file name holds bytes that are not text; rename the file")
-        if not os.access(path, os.R_OK):
-            raise InputError(f"{path} cannot be opened; check its permissions")
-        if glob.has_magic(path):
-            raise InputError(f"{path} holds a character that would be read as a pattern; rename it")
-    return paths
-
-
-def _expand_remote(text: str) -> Location:
     import pyarrow.fs as pafs
 
     shown = without_credentials(text)
@@ -207,15 +174,6 @@ def _glob_pattern(pattern: str) -> str:
         return re.escape(piece)
 
     return "".join(map(translate, pieces))
-
-
-def is_utf8(name: str) -> bool:
-    """Whether a text can be encoded as UTF-8; half a surrogate pair cannot."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def is_table_folder(text: str, marker: str) -> bool:

@@ -176,12 +176,12 @@ def _describe(url: str, statement: str, shown: str) -> Mapping[str, ServerColumn
             if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
                 problem = f"the query cannot be run: {_primary_message(psycopg, result)}"
             else:
-                problem = _check_rights(connection, statement)
                 result = connection.pgconn.describe_prepared(b"")
                 columns = [
                     ((result.fname(place) or b"").decode(), result.ftype(place), result.fmod(place))
                     for place in range(result.nfields)
                 ]
+                problem = _check_rights(connection, statement)
                 rows = connection.execute(
                     "SELECT oid, format_type(oid, NULL), typtype = 'e' FROM pg_catalog.pg_type WHERE oid = ANY(%s)",
                     [[kind for _, kind, _ in columns]],

@@ -148,6 +148,13 @@ class OpenedData:
         return tuple(value.encoding.limit for value in self.values)
 
     @property
+    def advice(self) -> str:
+        """What to check where too few values are usable; empty where types are declared."""
+        if self.source.schema.text is None or not self.values:
+            return ""
+        return f"check the number format ({parameter('decimal')}, {parameter('thousands')}, {parameter('currency')})"
+
+    @property
     def countable(self) -> bool:
         """Whether users may be counted under relations that make their number public; see `Source`."""
         return self.source.countable

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hubermean.errors import InputError
-from hubermean.ingest.files import FileSet
-from hubermean.ingest.locations import is_utf8, without_credentials
+from hubermean.ingest.files import FileSet, is_utf8
+from hubermean.ingest.locations import without_credentials
 
 
 @dataclass(frozen=True, kw_only=True)

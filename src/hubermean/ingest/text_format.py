@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from hubermean.errors import InputError, parameter
@@ -20,8 +20,6 @@ _SEPARATORS = {" ": " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
 """Separators of thousands that are printed as one of several characters."""
 _BLANKS = _SEPARATORS[" "]
 
-_OF_NUMBERS = ("decimal", "thousands", "currency")
-_OF_FILES = ("delimiter", "quote", "encoding")
 _STATEFUL = re.compile(r"utf_7|hz|iso2022|idna|punycode|unicode_escape|raw_unicode_escape|utf_32|charmap")
 """Encodings in which one record can change how the bytes of others are read, or that are no encodings of files."""
 
@@ -85,6 +83,8 @@ class TextFormat:
     @classmethod
     def checked(cls, options: TextOptions) -> TextFormat:
         """Return the format of the options, or raise InputError for one that cannot be used."""
+        if options.is_plain:
+            return cls()
         decimal, thousands = options.decimal, options.thousands
         if decimal not in (".", ","):
             raise InputError(f"{parameter('decimal')} must be '.' or ',', not {decimal!r}")
@@ -120,14 +120,6 @@ class TextFormat:
             quote=_check_quote(options.quote, options.delimiter),
             encoding=_check_encoding(options.encoding),
         )
-
-    def refuse(self, options: TextOptions, what: str, *, numbers: bool = True, files: bool = True) -> None:
-        """Raise InputError for options that reading `what` would have to ignore."""
-        refused = (_OF_NUMBERS if numbers else ()) + (_OF_FILES if files else ())
-        default = {field.name: field.default for field in fields(TextOptions)}
-        for name in refused:
-            if getattr(options, name) not in (default[name], ()):
-                raise InputError(f"{parameter(name)} does not apply to {what}; leave it out")
 
 
 def _words(given: Any, name: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from hubermean.release.path import (
     NO_USERS,
     NOT_CHARGED,
     Charger,
+    advise_too_few,
     must_count_users,
     published_parameters,
     round_budget_down,
@@ -126,7 +127,7 @@ def release_groups(
                 run = (
                     prepare(found) if charger is NOT_CHARGED else run_on_data(lambda: prepare(found), request)
                 )
-            with stage("mechanism"), state_requested_budget(request):
+            with stage("mechanism"), state_requested_budget(request), advise_too_few(opened.advice):
                 outcome = run_on_data(lambda: run.run(table, noise), request)
             return _publish_table(outcome, request, grouping, group_split, chosen, noise, statistic)
 

@@ -92,7 +92,16 @@ def release_data(
         def read() -> AbstractContextManager[PrivateTable]:
             return contextlib.nullcontext(opened.read_users(records=records))
 
-        return _release_users(read, facts, request, mechanism, noise, statistic=statistic, charger=charger)
+        return _release_users(
+            read,
+            facts,
+            request,
+            mechanism,
+            noise,
+            statistic=statistic,
+            charger=charger,
+            advice=opened.advice,
+        )
 
 
 def release_vectors(
@@ -140,8 +149,12 @@ def _release_users(
     *,
     statistic: str = "mean",
     charger: Charger,
+    advice: str = "",
 ) -> Release:
-    """Take the release path. Without `facts`, the number of users is public and counted while reading."""
+    """Take the release path. Without `facts`, the number of users is public and counted while reading.
+
+    `advice` says what to check where too few values are usable.
+    """
 
     def prepare(facts: PublicFacts) -> Any:
         if facts.n_users == 0:
@@ -165,7 +178,7 @@ def _release_users(
                 )
             elif (n_users := known.n_users) is not None:
                 table = run_on_data(lambda: pad_users(table, n_users), request)
-            with stage("mechanism"), state_requested_budget(request):
+            with stage("mechanism"), state_requested_budget(request), advise_too_few(advice):
                 outcome = run_on_data(lambda: run.run(table, noise), request)
         return _publish(outcome, request, known, mechanism, noise, statistic)
 
@@ -264,6 +277,17 @@ def state_requested_budget(request: Request) -> Iterator[None]:
             refusal.epsilon = request.epsilon
         if refusal.delta == rounded.delta:
             refusal.delta = request.delta
+        raise
+
+
+@contextlib.contextmanager
+def advise_too_few(advice: str) -> Iterator[None]:
+    """Add public advice to a refusal for too few users with usable records."""
+    try:
+        yield
+    except NotReleased as refusal:
+        if advice and "too few users" in refusal.message.lower():
+            refusal.advise(advice)
         raise
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
@@ -166,6 +166,22 @@ class TextOptions:
     delimiter: str | None = None
     quote: str = '"'
     encoding: str = "utf-8"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of them have their defaults."""
+        return not self._given(field.name for field in fields(TextOptions))
+
+    def refuse(self, what: str, *, numbers: bool = True, files: bool = True) -> None:
+        """Raise InputError for options of numbers or of CSV files, which reading `what` would have to ignore."""
+        of_numbers = ("decimal", "thousands", "currency") if numbers else ()
+        of_files = ("delimiter", "quote", "encoding") if files else ()
+        for name in self._given((*of_numbers, *of_files)):
+            raise InputError(f"{parameter(name)} does not apply to {what}; leave it out")
+
+    def _given(self, names: Iterable[str]) -> list[str]:
+        default = {field.name: field.default for field in fields(TextOptions)}
+        return [name for name in names if getattr(self, name) not in (default[name], (), [])]
 
 
 class TextKeywords(TypedDict, total=False):

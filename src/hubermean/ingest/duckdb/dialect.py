@@ -7,8 +7,7 @@ from fractions import Fraction
 
 from hubermean.data.arrays import FloatArray
 from hubermean.data.encoding import BINARY, INT64_LIMIT
-from hubermean.ingest.files import quote_identifier, quote_text
-from hubermean.ingest.locations import is_utf8
+from hubermean.ingest.files import is_utf8, quote_identifier, quote_text
 from hubermean.ingest.schema import JSON_TOKEN, MAX_UNITS, Part
 from hubermean.ingest.text_format import NumberFormat
 

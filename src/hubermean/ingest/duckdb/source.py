@@ -109,7 +109,7 @@ class DuckdbSource:
 @contextlib.contextmanager
 def open_source(data: Any, roles: ColumnRoles, options: ReadOptions) -> Iterator[DuckdbSource]:
     """Open files, a table of Delta, a query, a DuckDB relation or a data frame; see `Engine.open`."""
-    text = TextFormat.checked(options)
+    text = TextFormat() if options.is_plain else TextFormat.checked(options)
     if isinstance(data, str | os.PathLike):
         opened = _open_location(os.fspath(data), roles, options, text)
     elif isinstance(data, SqlQuery) and data.connection is not None:
@@ -120,7 +120,7 @@ def open_source(data: Any, roles: ColumnRoles, options: ReadOptions) -> Iterator
         opened = _open_relation(data, roles, options, text)
     else:
         frame = mask_engine_errors(lambda: describe_frame(data, roles, text), _NO_FRAME, foreign=True)
-        text.refuse(options, "this data frame, whose columns have types", numbers=frame.text is None)
+        options.refuse("this data frame, whose columns have types", numbers=frame.text is None)
         opened = _open_frame(frame, roles, options, text)
     with opened as source:
         yield source
@@ -132,24 +132,25 @@ def _open_location(
     if not isinstance(location, str):
         raise InputError("a file name must be text that is not empty")
     typed = "files whose columns have types"
-    if is_table_folder(location, "_delta_log"):
-        text.refuse(options, typed)
-        return _open_frame(stream_delta(location, roles), roles, options, text)
-    if is_table_folder(location, "metadata") and is_table_folder(location, "data"):
-        raise InputError(
-            f"{without_credentials(location)} looks like an Iceberg table; pass "
-            "table.scan().to_arrow_batch_reader() of pyiceberg instead"
-        )
+    if "://" in location or os.path.isdir(location):
+        if is_table_folder(location, "_delta_log"):
+            options.refuse(typed)
+            return _open_frame(stream_delta(location, roles), roles, options, text)
+        if is_table_folder(location, "metadata") and is_table_folder(location, "data"):
+            raise InputError(
+                f"{without_credentials(location)} looks like an Iceberg table; pass "
+                "table.scan().to_arrow_batch_reader() of pyiceberg instead"
+            )
     files = FileSet.find(location)
     if files.kind in ("parquet", "arrow"):
-        text.refuse(options, typed)
+        options.refuse(typed)
         if files.kind == "parquet" and files.filesystem is None:
             return _open_parquet(files, roles, options, text)
         stream = stream_parquet if files.kind == "parquet" else stream_arrow
         broken = f"{files.shown(files.paths[0])} cannot be read; check that it is complete"
         frame = mask_engine_errors(lambda: stream(files, roles), broken)
         return _open_frame(frame, roles, options, text)
-    text.refuse(options, "JSON lines", numbers=False, files=files.kind == "json")
+    options.refuse("JSON lines", numbers=False, files=files.kind == "json")
     return _open_text(files.formatted(text), roles, options, text)
 
 
@@ -158,10 +159,10 @@ def _open_database(
     data: SqlQuery, roles: ColumnRoles, options: ReadOptions, text: TextFormat
 ) -> Iterator[DuckdbSource]:
     if is_sqlite(data.connection):
-        text.refuse(options, "a database", numbers=False)
+        options.refuse("a database", numbers=False)
         opened = open_sqlite(data, roles, text)
     else:
-        text.refuse(options, "a database, whose columns have types")
+        options.refuse("a database, whose columns have types")
         opened = open_postgres(data, roles)
     with opened as frame, _open_frame(frame, roles, options, text) as source:
         yield source
@@ -171,7 +172,7 @@ def _open_database(
 def _open_relation(
     data: duckdb.DuckDBPyRelation, roles: ColumnRoles, options: ReadOptions, text: TextFormat
 ) -> Iterator[DuckdbSource]:
-    text.refuse(options, "a DuckDB relation, whose columns have types")
+    options.refuse("a DuckDB relation, whose columns have types")
     if options.memory_limit is not None or options.threads is not None:
         raise InputError(
             f"a DuckDB relation runs in its own connection; set {parameter('memory_limit')} and threads there"
@@ -279,7 +280,7 @@ def _open_query(
 ) -> Iterator[DuckdbSource]:
     """Open a query; it is first bound to tables without records, which shows the types of its result."""
     texts = [(name, files.formatted(text)) for name, files in data.files if files.kind != "parquet"]
-    text.refuse(options, "a query, which casts its text itself", files=not texts)
+    options.refuse("a query, which casts its text itself", files=not texts)
     with contextlib.ExitStack() as copies:
         parquet = [
             (name, copies.enter_context(files.local()))

@@ -232,8 +232,8 @@ class SparkEngine:
                 f"Spark has its own settings for memory and threads; leave {parameter('memory_limit')} "
                 "and threads out"
             )
-        text = TextFormat.checked(options)
-        text.refuse(options, "Spark, whose columns have types")
+        text = TextFormat() if options.is_plain else TextFormat.checked(options)
+        options.refuse("Spark, whose columns have types")
         with silence_spark():
             frame = mask_engine_errors(lambda: open_frame(data), UNSUPPORTED_DATA, foreign=True)
             types = {field.name: convert_type(field.dataType) for field in frame.schema.fields}
