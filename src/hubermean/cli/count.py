@@ -11,6 +11,7 @@ from hubermean.cli.options import (
     DATA,
     AsJson,
     By,
+    Connection,
     Delta,
     Epsilon,
     File,
@@ -24,7 +25,9 @@ from hubermean.cli.options import (
     User,
     add_options,
     check_output,
+    name_source,
     one_of,
+    open_query,
 )
 from hubermean.cli.output import (
     collect_unrecorded,
@@ -68,6 +71,7 @@ def count(
     keys: Keys = None,
     max_groups: MaxGroups = 1,
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
+    connection: Connection = None,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -87,7 +91,7 @@ def count(
     destination = None if report is None else Destination.checked(report)
     with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
         result = api.count(
-            file,
+            open_query(file, connection),
             user=user,
             epsilon=epsilon,
             delta=delta,
@@ -100,5 +104,7 @@ def count(
         )
     print_result(result, as_json=as_json, quiet=quiet)
     if destination is not None:
-        write_report(result, destination, source=file, announce=not (as_json or quiet))
+        write_report(
+            result, destination, source=name_source(file, connection), announce=not (as_json or quiet)
+        )
     finish(result, lost)

@@ -153,13 +153,45 @@ def _parse_bounds(given: tuple[str, str] | None) -> tuple[float | None, float | 
     return low, high
 
 
+def open_query(file: str, connection: str | None) -> Any:
+    """Return FILE, or the query that it is where a database is named."""
+    if connection is None:
+        return file
+    from hubermean.ingest.sql import sql
+
+    return sql(file, connection=connection)
+
+
+def name_source(file: str, connection: str | None) -> str:
+    """Return what a report says of the data: no password and no query."""
+    if connection is not None:
+        return "a query of a database"
+    from hubermean.ingest.locations import without_credentials
+
+    return without_credentials(file)
+
+
 def list_mechanisms(*more: str) -> str:
     """Return the sentence that names the mechanisms of the registry."""
     return "One of " + ", ".join(f"'{name}'" for name in (*REGISTRY, *more)) + "."
 
 
 File = Annotated[
-    str, typer.Argument(metavar="FILE", help="Parquet, CSV or JSON lines; a path or a quoted pattern.")
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Parquet, Arrow, CSV, JSON lines or a Delta table: a path, a quoted pattern or s3://... "
+        "With --connection, a query.",
+    ),
+]
+Connection = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Database in which FILE is run as a query: postgresql://... or sqlite:///...",
+        envvar="HUBERMEAN_CONNECTION",
+        rich_help_panel=DATA,
+    ),
 ]
 Epsilon = Annotated[
     float, typer.Option(metavar="NUMBER", help="Privacy budget epsilon.", rich_help_panel=PRIVACY)

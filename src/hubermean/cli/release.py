@@ -11,6 +11,7 @@ from hubermean.cli.options import (
     DATA,
     AsJson,
     By,
+    Connection,
     Delta,
     Epsilon,
     File,
@@ -26,6 +27,8 @@ from hubermean.cli.options import (
     User,
     add_options,
     check_output,
+    name_source,
+    open_query,
     to_keywords,
 )
 from hubermean.cli.output import (
@@ -59,6 +62,7 @@ def release(
     per: Per = "record",
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
     mechanism: Mechanism = "auto",
+    connection: Connection = None,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -87,7 +91,7 @@ def release(
     destination = None if report is None else Destination.checked(report)
     with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
         result = api.mean(  # type: ignore[call-overload]  # the API checks `per`, and names the choices
-            file,
+            open_query(file, connection),
             user=user,
             value=value[0] if len(value) == 1 else value,
             epsilon=epsilon,
@@ -101,5 +105,7 @@ def release(
         )
     print_result(result, as_json=as_json, quiet=quiet)
     if destination is not None:
-        write_report(result, destination, source=file, announce=not (as_json or quiet))
+        write_report(
+            result, destination, source=name_source(file, connection), announce=not (as_json or quiet)
+        )
     finish(result, lost)

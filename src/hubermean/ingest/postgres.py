@@ -20,6 +20,7 @@ those that the server declared before the charge, or nothing is read.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ _SETTINGS = (
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _IS_READ_ONLY = "SELECT current_setting('transaction_read_only') AS setting"
 _CONNECT_SECONDS = 10
+_BATCH_BYTES = 1 << 20
 
 _PLAIN = {16: "bool", 21: "int16", 23: "int32", 20: "int64", 700: "float", 701: "double", 17: "binary"}
 _TEXT = {25, 1043, 1042, 19, 2950, 705}  # text, varchar, char, name, uuid, an untyped literal
@@ -93,18 +95,20 @@ def open_postgres(data: SqlQuery, roles: ColumnRoles) -> Iterator[ArrowFrame]:
     url = "postgresql://" + data.connection.partition("://")[2]
     # On lines of its own: the query may end with a comment.
     source = f"(\n{data.query.rstrip().rstrip(';')}\n) AS hubermean_query"
-    found = _describe(url, f"SELECT * FROM {source}", shown)
-    periods = {GroupColumn.parse(name).column for name in roles.groups if GroupColumn.parse(name).period}
-    transfers = {}
-    for role in roles.columns:
-        if role not in found:
-            raise InputError(missing_column_message(role, list(found)))
-        transfers[role] = _choose_transfer(
-            role, found[role], is_value=role in roles.values, is_period=role in periods
-        )
-    columns = ", ".join(f"{one.select} AS {quote_identifier(name)}" for name, one in transfers.items())
-    wanted = f"SELECT {columns} FROM {source}"
-    _describe(url, wanted, shown)
+    with _connect_to_describe(url, shown) as describing:
+        found = _describe(describing, f"SELECT * FROM {source}")
+        periods = {GroupColumn.parse(name).column for name in roles.groups if GroupColumn.parse(name).period}
+        transfers = {}
+        for role in roles.columns:
+            if role not in found:
+                raise InputError(missing_column_message(role, list(found)))
+            transfers[role] = _choose_transfer(
+                role, found[role], is_value=role in roles.values, is_period=role in periods
+            )
+        columns = ", ".join(f"{one.select} AS {quote_identifier(name)}" for name, one in transfers.items())
+        wanted = f"SELECT {columns} FROM {source}"
+        _describe(describing, wanted)
+        _check_rights(describing, wanted)
     schema = pa.schema([(name, pa.type_for_alias(one.kind)) for name, one in transfers.items()])
     with _connect(url, shown) as connection, contextlib.ExitStack() as cursors:
 
@@ -160,37 +164,42 @@ def _choose_transfer(name: str, column: ServerColumn, *, is_value: bool, is_peri
     raise InputError(f"column {name!r} has type {column.name}, which {role}; {advice}")
 
 
-def _describe(url: str, statement: str, shown: str) -> Mapping[str, ServerColumn]:
-    """Return the columns of a statement, which the server parses and does not run."""
+@contextlib.contextmanager
+def _connect_to_describe(url: str, shown: str) -> Iterator[Any]:
+    """Open a connection in which queries are described; errors of the server become InputError."""
     psycopg = _import_driver()[0]
-    columns: list[tuple[str, int, int]] = []
-    kinds: dict[int, tuple[str, bool]] = {}
     problem = f"{shown} cannot be reached; check host, port, database, user and password"
     try:
         with psycopg.connect(url, connect_timeout=_CONNECT_SECONDS, autocommit=True) as connection:
-            problem = ""
+            problem = f"{shown} does not answer as PostgreSQL does; check what runs there"
             for setting in _SETTINGS:
                 connection.execute(setting)
-            # The extended protocol takes a single statement.
-            result = connection.pgconn.prepare(b"", statement.encode())
-            if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
-                problem = f"the query cannot be run: {_primary_message(psycopg, result)}"
-            else:
-                result = connection.pgconn.describe_prepared(b"")
-                columns = [
-                    ((result.fname(place) or b"").decode(), result.ftype(place), result.fmod(place))
-                    for place in range(result.nfields)
-                ]
-                problem = _check_rights(connection, statement)
-                rows = connection.execute(
-                    "SELECT oid, format_type(oid, NULL), typtype = 'e' FROM pg_catalog.pg_type WHERE oid = ANY(%s)",
-                    [[kind for _, kind, _ in columns]],
-                ).fetchall()
-                kinds = {int(oid): (str(name), bool(enum)) for oid, name, enum in rows}
+            yield connection
+        return
+    except InputError:
+        raise
     except (psycopg.Error, ValueError, UnicodeError):
-        problem = problem or f"{shown} does not answer as PostgreSQL does; check what runs there"
-    if problem:
-        raise InputError(problem)
+        pass
+    raise InputError(problem)
+
+
+def _describe(connection: Any, statement: str) -> Mapping[str, ServerColumn]:
+    """Return the columns of a statement, which the server parses and does not run."""
+    psycopg = _import_driver()[0]
+    # The extended protocol takes a single statement.
+    result = connection.pgconn.prepare(b"", statement.encode())
+    if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+        raise InputError(f"the query cannot be run: {_primary_message(psycopg, result)}")
+    result = connection.pgconn.describe_prepared(b"")
+    columns = [
+        ((result.fname(place) or b"").decode(), result.ftype(place), result.fmod(place))
+        for place in range(result.nfields)
+    ]
+    rows = connection.execute(
+        "SELECT oid, format_type(oid, NULL), typtype = 'e' FROM pg_catalog.pg_type WHERE oid = ANY(%s)",
+        [[kind for _, kind, _ in columns]],
+    ).fetchall()
+    kinds = {int(oid): (str(name), bool(enum)) for oid, name, enum in rows}
     names = [name for name, _, _ in columns]
     for name in names:
         if names.count(name) > 1:
@@ -201,25 +210,26 @@ def _describe(url: str, statement: str, shown: str) -> Mapping[str, ServerColumn
     }
 
 
-def _check_rights(connection: Any, statement: str) -> str:
-    """Return what keeps this role from running a statement, which the server plans and does not run; else nothing.
+def _check_rights(connection: Any, statement: str) -> None:
+    """Raise InputError where this role may not run a statement, or it locks; the server plans it and does not run it.
 
     All other errors are left for the time of reading, when they are charged: they may depend on a record.
     """
     from psycopg import errors
 
+    problem = ""
     connection.execute(_BEGIN)
     try:
-        connection.execute(f"EXPLAIN {statement}")
+        plan = connection.execute(f"EXPLAIN (COSTS OFF) {statement}").fetchall()
+        if any(re.match(r"\s*(->\s+)?LockRows\b", line) for (line,) in plan):
+            problem = "FOR UPDATE and its like lock records, and a release only reads; leave it out"
     except errors.InsufficientPrivilege as error:
-        return f"the query cannot be run: {error.diag.message_primary}; ask for the right to select from it"
-    except errors.ReadOnlySqlTransaction:
-        return "the query cannot be run: a query must be one SELECT statement that only reads"
-    except Exception:  # noqa: BLE001 - see above
-        return ""
-    finally:
-        connection.execute("ROLLBACK")
-    return ""
+        problem = f"{error.diag.message_primary}; ask for the right to select from it"
+    except errors.Error:
+        pass
+    connection.execute("ROLLBACK")
+    if problem:
+        raise InputError(f"the query cannot be run: {problem}")
 
 
 def _primary_message(psycopg: Any, result: Any) -> str:
@@ -255,6 +265,8 @@ def _run(cursor: Any, wanted: str, schema: pa.Schema) -> Any:
     cursor.execute(_IS_READ_ONLY)
     if cursor.fetchall() != [("on",)]:
         raise ValueError("the transaction is not read-only")
+    # Small batches: one is grouped while the next is on its way.
+    cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
     cursor.execute(wanted)
     reader = cursor.fetch_record_batch()
     if [(one.name, one.type) for one in reader.schema] != [(one.name, one.type) for one in schema]:

@@ -399,7 +399,10 @@ def _register(
     options: EngineOptions,
     text: TextFormat,
 ) -> DuckdbRows:
-    connection.register(_FRAME, frame.read())
+    def register() -> None:
+        connection.register(_FRAME, frame.read())
+
+    register()
     name = _FRAME
     if frame.conversions:
         columns = ", ".join(
@@ -420,6 +423,7 @@ def _register(
         schema=schema,
         connection=connection,
         once=frame.once,
+        renew=register if frame.repeatable else None,
         progress=options.progress,
     )
 
