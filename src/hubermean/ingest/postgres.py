@@ -40,12 +40,16 @@ _SETTINGS = (
     "SET default_transaction_read_only = on",
     # Notices may quote records, and the driver prints them.
     "SET client_min_messages = error",
-    "SET client_encoding = 'UTF8'",
     "SET standard_conforming_strings = on",
     # Whether a release ends must not depend on how long one user's records take.
     "SET statement_timeout = 0",
     "SET lock_timeout = '120s'",
     "SET idle_in_transaction_session_timeout = '600s'",
+)
+# A database without an encoding holds any bytes, which the server would refuse to send as UTF-8.
+_ENCODING = (
+    "SELECT set_config('client_encoding', "
+    "CASE current_setting('server_encoding') WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END, false)"
 )
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _IS_READ_ONLY = "SELECT current_setting('transaction_read_only') AS setting"
@@ -172,7 +176,7 @@ def _connect_to_describe(url: str, shown: str) -> Iterator[Any]:
     try:
         with psycopg.connect(url, connect_timeout=_CONNECT_SECONDS, autocommit=True) as connection:
             problem = f"{shown} does not answer as PostgreSQL does; check what runs there"
-            for setting in _SETTINGS:
+            for setting in (*_SETTINGS, "SET client_encoding = 'UTF8'"):
                 connection.execute(setting)
             yield connection
         return
@@ -247,7 +251,7 @@ def _connect(url: str, shown: str) -> Iterator[Any]:
     with contextlib.suppress(adbc.Error):
         connection = adbc.connect(url, autocommit=True)
         with connection.cursor() as cursor:
-            for setting in _SETTINGS:
+            for setting in (*_SETTINGS, _ENCODING):
                 cursor.execute(setting)
     if connection is None:
         raise InputError(f"{shown} cannot be reached; check host, port, database, user and password")
