@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hubermean.data.arrays import FloatArray
 from hubermean.ingest.duckdb.dialect import parse_numbers
 from hubermean.ingest.identity import identity_text
-from hubermean.ingest.text_format import TextFormat
+from hubermean.ingest.text_format import TRIMMED, TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,7 +140,7 @@ def convert_cells(cells: Sequence[Any], text: TextFormat) -> FloatArray:
             texts.setdefault(str.__str__(cell), []).append(place)
         else:
             values[place] = _number(cell)
-    texts = {one: places for one, places in texts.items() if one.strip(" ") not in text.null}
+    texts = {one: places for one, places in texts.items() if one.strip(TRIMMED) not in text.null}
     if texts:
         numbers = parse_numbers(list(texts), text.numbers).tolist()
         for places, value in zip(texts.values(), numbers, strict=True):

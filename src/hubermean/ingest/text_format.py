@@ -19,6 +19,8 @@ _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 _SEPARATORS = {" ": " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}", "'": _APOSTROPHES}
 """Separators of thousands that are printed as one of several characters."""
 _BLANKS = _SEPARATORS[" "]
+TRIMMED = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+"""All spaces of Unicode: what the trim() of DuckDB leaves out at both ends of a text."""
 
 _STATEFUL = re.compile(r"utf_7|hz|iso2022|idna|punycode|unicode_escape|raw_unicode_escape|utf_32|charmap")
 """Encodings in which one record can change how the bytes of others are read, or that are no encodings of files."""
