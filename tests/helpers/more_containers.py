@@ -163,3 +163,8 @@ ALL_CONTAINERS: Mapping[str, Container] = {
 }
 OPTIONS: Mapping[str, Mapping[str, Any]] = {"csv-formatted": FORMAT}
 """How data of a container must be read; for most there is nothing to say."""
+
+NAMED_BY_A_SCHEMA = frozenset(
+    {"parquet", "parquet-two-files", "arrow-file", "s3-parquet", "delta", "postgres", "sqlite"}
+)
+"""Containers whose columns somebody has declared, so that their names may be listed."""

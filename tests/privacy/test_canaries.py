@@ -28,7 +28,7 @@ import pytest
 
 import hubermean as hm
 from helpers.more_containers import ALL_CONTAINERS as CONTAINERS
-from helpers.more_containers import OPTIONS
+from helpers.more_containers import NAMED_BY_A_SCHEMA, OPTIONS
 from hubermean.cli.app import main
 
 CANARY = "qzCanary"
@@ -159,7 +159,7 @@ ASKED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", ON_DUCKDB)
 def test_no_cell_leaves_a_release_or_its_refusal(name: str, watch: Watch, tmp_path: Path) -> None:
     # Of files with a schema the names of columns may be listed: a schema is written by somebody, not inferred.
-    columns = cells(name, named=not name.startswith("parquet"))
+    columns = cells(name, named=name not in NAMED_BY_A_SCHEMA)
     found = {}
     for what, asked in ASKED.items():
         data = CONTAINERS[name].make(columns, tmp_path)
@@ -184,7 +184,7 @@ def test_the_ledger_holds_no_cell(name: str, watch: Watch, tmp_path: Path) -> No
     place.parent.mkdir()
     with hm.Ledger(place) as ledger:
         ledger.init("trips", epsilon=100.0, delta=1e-3, neighbors="add-remove")
-    columns = cells(name, named=not name.startswith("parquet"))
+    columns = cells(name, named=name not in NAMED_BY_A_SCHEMA)
     left = []
     for number, (what, asked) in enumerate(ASKED.items()):
         if what in ("a bad parameter", "users counted"):
@@ -224,7 +224,7 @@ COMMANDS = [
 def test_the_command_line_prints_and_writes_no_cell(
     name: str, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = CONTAINERS[name].make(cells(name, named=not name.startswith("parquet")), tmp_path)
+    data = CONTAINERS[name].make(cells(name, named=name not in NAMED_BY_A_SCHEMA), tmp_path)
     written = tmp_path / "written"
     written.mkdir()
     pq.write_table(pa.table({"g": ["a", "b"]}), tmp_path / "keys.parquet")
