@@ -89,9 +89,7 @@ def check(
             )
         print_table(f"Values of {column.name}", ("", ""), rows)
         if column.examples:
-            print_table(
-                f"Unusable values of {column.name}", ("cell", "records"), _format_examples(column.examples)
-            )
+            print_table("Unusable values", (column.name, "records"), _format_examples(column.examples))
             typer.echo(_ADVICE)
     for trial in trials:
         print_table(
