@@ -269,6 +269,9 @@ def test_only_the_first_line_of_a_file_is_its_header(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe,v\n1,2\n")
     with pytest.raises(hm.InputError, match="set encoding"):
         entries(path)
+    path.write_bytes(b"u,v\n1,2\n")
+    with pytest.raises(hm.InputError, match="set encoding"):
+        entries(path, encoding="utf-16")
 
 
 # --- words for missing cells ------------------------------------------------------------------------------------------
@@ -397,6 +400,14 @@ def test_a_file_whose_numbers_cannot_be_read_says_what_to_set(tmp_path: Path) ->
     with pytest.raises(hm.NotReleased) as caught:
         hm.mean(tmp_path / "empty.parquet", user="u", value="v", epsilon=1)
     assert "number format" not in str(caught.value)
+
+
+def test_users_and_records_of_another_format_are_counted(tmp_path: Path) -> None:
+    path = store(tmp_path, "u;v\n1;1,5\n1;n/a\n2;x\nNA;5\n", encoding="latin-1")
+    options: dict[str, Any] = {"delimiter": ";", "encoding": "latin-1", "null": "NA", "epsilon": 1000}
+    assert hm.count(path, user="u", **options).value == 2
+    assert hm.count(path, user="u", value="v", decimal=",", **options).value == 1
+    assert hm.count(path, user="u", of="records", max_records=9, **options).value == 3
 
 
 def test_all_pairs_of_marks_work_together(tmp_path: Path) -> None:

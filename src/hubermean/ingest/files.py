@@ -119,8 +119,7 @@ class FileSet:
         files = replace(
             self, delimiter=text.delimiter or self.delimiter, quote=text.quote, encoding=text.encoding
         )
-        with mask_storage_errors(self.shown(self.paths[0])):
-            return replace(files, header=_common_header(files))
+        return replace(files, header=_common_header(files))
 
     @contextlib.contextmanager
     def local(self) -> Iterator[FileSet]:
@@ -258,7 +257,7 @@ def _header(files: FileSet, path: str) -> tuple[str, ...]:
             line = read_first_line(cast(IO[bytes], opened), files.encoding)
         if is_utf8(line):
             return tuple(next(csv.reader([line], delimiter=files.delimiter, **quoting), ()))
-    except (OSError, EOFError, zlib.error, csv.Error):
+    except (OSError, EOFError, zlib.error, csv.Error, UnicodeError):  # UTF-16 without a byte order mark
         pass
     raise InputError(
         f"{files.shown(path)} has no readable header line; set {parameter('encoding')}, or write it as UTF-8 text with "
