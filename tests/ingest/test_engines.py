@@ -48,7 +48,17 @@ def _parquet(request: pytest.FixtureRequest) -> Maker:
 
 
 def _spark(request: pytest.FixtureRequest) -> Maker:
-    return in_spark(request.getfixturevalue("spark"))
+    session = request.getfixturevalue("spark")
+
+    def made(table: pa.Table) -> Any:
+        # By default Spark takes points in time without a time zone to be in that of its session.
+        session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+        try:
+            return in_spark(session)(table)
+        finally:
+            session.conf.unset("spark.sql.timestampType")
+
+    return made
 
 
 def _spark_of_files(request: pytest.FixtureRequest) -> Maker:

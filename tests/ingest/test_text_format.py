@@ -179,6 +179,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize(
     "options",
