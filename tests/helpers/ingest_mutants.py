@@ -325,13 +325,6 @@ SLIPS = (
         (POSTGRES,),
     ),
     Slip(
-        "notices of a database are printed",
-        "ingest/postgres.py",
-        "SET client_min_messages = error",
-        "SET client_min_messages = notice",
-        (POSTGRES,),
-    ),
-    Slip(
         "a time limit of the server ends a release",
         "ingest/postgres.py",
         "SET statement_timeout = 0",

@@ -199,7 +199,7 @@ def test_types_that_change_after_they_were_declared_end_the_release(
     begin = reader._run
 
     def change_first(*given: Any) -> Any:
-        run(url, "ALTER TABLE t ALTER v TYPE double precision")
+        run(url, "ALTER TABLE t ALTER u TYPE double precision")
         return begin(*given)
 
     monkeypatch.setattr(reader, "_run", change_first)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = (
     "SET default_transaction_read_only = on",
-    # Notices may quote records, and the driver prints them.
+    # Notices may quote records: no version of the driver shall have any to print.
     "SET client_min_messages = error",
     "SET standard_conforming_strings = on",
     # Whether a release ends must not depend on how long one user's records take.
