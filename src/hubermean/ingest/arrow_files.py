@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hubermean.errors import InputError
@@ -19,7 +19,6 @@ from hubermean.ingest.schema import ColumnRoles, missing_column_message
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.fs as pafs
 
 MAX_DECIMAL_DIGITS = 38
 """Digits of a 128-bit decimal, the widest that DuckDB has."""
@@ -33,9 +32,9 @@ def stream_parquet(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
     DuckDB fails. As in DuckDB, names that differ only in case are one column.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    schemas = [pq.read_schema(path, filesystem=files.filesystem) for path in files.paths]
+    fragments = _open_fragments(files)
+    schemas = [fragment.physical_schema for fragment in fragments]
     stored = [{name.lower(): name for name in schema.names} for schema in schemas]
     found: dict[str, pa.DataType] = {}
     for schema, names in zip(schemas, stored, strict=True):
@@ -48,9 +47,9 @@ def stream_parquet(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
     schema = pa.schema([(role, found[role]) for role in roles.columns])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for path, names in zip(files.paths, stored, strict=True):
+        for fragment, names in zip(fragments, stored, strict=True):
             own = [names[role.lower()] for role in roles.columns if role.lower() in names]
-            for batch in _scan(path, "parquet", own, files.filesystem):
+            for batch in fragment.scanner(columns=own).to_batches():
                 yield _select_columns(batch, names, schema)
 
     return ArrowFrame(
@@ -64,12 +63,9 @@ def stream_parquet(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
 def stream_arrow(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
     """Return the columns of Arrow files (IPC, also called Feather), which have one schema."""
     import pyarrow as pa
-    import pyarrow.dataset as ds
 
-    schemas = [
-        ds.dataset(path, format="ipc", filesystem=files.filesystem).schema.remove_metadata()
-        for path in files.paths
-    ]
+    fragments = _open_fragments(files)
+    schemas = [fragment.physical_schema for fragment in fragments]
     for role in roles.columns:
         if schemas[0].names.count(role) != 1:
             raise InputError(missing_column_message(role, schemas[0].names))
@@ -82,8 +78,8 @@ def stream_arrow(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
     chosen = pa.schema([pa.field(role, schemas[0].field(role).type) for role in roles.columns])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for path in files.paths:
-            for batch in _scan(path, "ipc", chosen.names, files.filesystem):
+        for fragment in fragments:
+            for batch in fragment.scanner(columns=chosen.names).to_batches():
                 yield batch.cast(chosen)
 
     return describe_arrow(
@@ -124,15 +120,14 @@ def stream_delta(location: str, roles: ColumnRoles) -> ArrowFrame:
     return describe_dataset(dataset, roles, names_declared=True)
 
 
-def _scan(
-    path: str, kind: str, columns: Sequence[str], filesystem: pafs.FileSystem | None
-) -> Iterator[pa.RecordBatch]:
-    """Read columns of a file, several parts at a time."""
+def _open_fragments(files: FileSet) -> list[Any]:
+    """Return the files as PyArrow reads them: several parts at a time, the description of each file once."""
     import pyarrow.dataset as ds
+    import pyarrow.fs as pafs
 
-    dataset = ds.dataset(path, format=kind, filesystem=filesystem)
-    batches: Iterator[pa.RecordBatch] = dataset.scanner(columns=list(columns)).to_batches()
-    return batches
+    kind = ds.ParquetFileFormat() if files.kind == "parquet" else ds.IpcFileFormat()
+    filesystem = files.filesystem or pafs.LocalFileSystem()
+    return [kind.make_fragment(path, filesystem=filesystem) for path in files.paths]
 
 
 def _select_columns(batch: pa.RecordBatch, names: dict[str, str], schema: pa.Schema) -> pa.RecordBatch:
