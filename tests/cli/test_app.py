@@ -57,7 +57,7 @@ BAD_INPUT = {
     "broken parquet": ("broken.parquet", GOOD, "cannot be read"),
     "unknown kind": ("t.xlsx", GOOD, "unknown format"),
     "folder": (".", GOOD, "is a folder"),
-    "remote": ("s3://bucket/t.parquet", GOOD, "not a local file"),
+    "remote": ("ftp://host/t.parquet", GOOD, "neither a local path nor on s3://"),
     "no users": ("nobody.parquet", [*GOOD, *PUBLIC], "no users"),
     "two columns of one name": ("twice.csv", GOOD, "different, non-empty name"),
     "unknown value column": ("t.parquet", with_option("--value", "fare"), "columns are: u, v, w, name"),
