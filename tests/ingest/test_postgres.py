@@ -85,7 +85,7 @@ def test_values_of_a_type_are_read_without_failing(
         ("name", "a b", 2),
     ],
 )
-def test_users_of_a_type_are_told_apart(url: str, kind: str, cells: str, wanted: int) -> None:
+def test_users_of_a_type_are_distinguished(url: str, kind: str, cells: str, wanted: int) -> None:
     rows = ", ".join(f"('{cell.replace('BC', ' BC')}', 1)" for cell in cells.split())
     run(
         url,

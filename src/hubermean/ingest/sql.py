@@ -39,6 +39,9 @@ def sql(
             `sqlite:///path`. Records are streamed, in a transaction that can only read. Keep passwords out of it: a
             password file or PGPASSWORD is used as by other PostgreSQL programs. Messages and ledgers never show it.
 
+    Returns:
+        The query, not yet run: a release opens it.
+
     Raises:
         InputError: the query is empty, a file is missing, or two tables would have the same name.
 
