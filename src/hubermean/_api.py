@@ -176,7 +176,7 @@ def mean(
     >>> round(release.value, 3)
     16.5
     """
-    check_keywords("mean", options, PublicParameters, ReadOptions, LedgerOptions)
+    check_keywords(mean, options, PublicParameters, ReadOptions, LedgerOptions)
     columns = tuple(column_names(value, "value"))
     parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
@@ -294,7 +294,7 @@ def count(
     >>> count(trips, user="rider", of="records", max_records=5, epsilon=1000).value
     4
     """
-    check_keywords("count", options, EngineOptions, LedgerOptions)
+    check_keywords(count, options, EngineOptions, LedgerOptions)
     if not isinstance(of, str) or of not in ("users", "records"):
         raise InputError(f"{parameter('of')} must be 'users' or 'records', not {of!r}")
     if of == "users" and max_records is not None:
@@ -376,7 +376,7 @@ def mean_of_user_means(
     >>> round(release.value, 3)
     4.267
     """
-    check_keywords("mean_of_user_means", options, PublicParameters, LedgerOptions)
+    check_keywords(mean_of_user_means, options, PublicParameters, LedgerOptions)
     parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
     table = None
     if isinstance(means, VectorFile):

@@ -104,6 +104,13 @@ def _refuse_usage(error: Any) -> int:
     for kind in ("number", "integer"):
         if option.startswith("-") and f"valid {kind}" in message:
             message = f"{option} must be a {'whole ' if kind == 'integer' else ''}number"
+    if message.startswith("Missing ") and getattr(error, "param", None) is not None:
+        name = option if option.startswith("-") else error.param.metavar
+        message = f"give {name} ({error.param.help.partition('.')[0]})"
+    if message.startswith("Got unexpected extra argument"):
+        message += "; quote a pattern such as '*.csv', and give --bounds two numbers"
+    if message.startswith("No such command") and "." in message:
+        message += "; to read a file, type hubermean release FILE"
     return _refuse(f"{message[:1].lower()}{message[1:]}; see {command} --help", InputError.exit_code)
 
 

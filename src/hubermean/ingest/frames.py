@@ -65,7 +65,7 @@ def describe_frame(data: Any, roles: ColumnRoles) -> ArrowFrame:
 
     names = roles.columns
     if known.is_pandas_dataframe(data):
-        _require_columns(names, list(data.columns))
+        _require_columns(names, list(data.columns), "; reset_index() makes a column of an index")
         return _describe_pandas(data, roles)
     if known.is_polars_lazyframe(data):
         schema = data.collect_schema()
@@ -101,10 +101,10 @@ def describe_frame(data: Any, roles: ColumnRoles) -> ArrowFrame:
     return _describe_arrow(schema, lambda: reader, roles, once=True, countable=False)
 
 
-def _require_columns(names: Sequence[str], existing: Sequence[Any]) -> None:
+def _require_columns(names: Sequence[str], existing: Sequence[Any], advice: str = "") -> None:
     for name in names:
         if name not in existing:
-            raise InputError(missing_column_message(name))
+            raise InputError(missing_column_message(name) + advice)
         if list(existing).count(name) > 1:
             raise InputError(f"there are several columns {name!r}; give each column its own name")
 

@@ -63,7 +63,7 @@ def user_table(
       that a container infers from content decide nothing (`ingest.identity`, `ingest.pandas_frames`);
     - no user id is kept, and no error message quotes data.
     """
-    check_keywords("user_table", options, ReadOptions)
+    check_keywords(user_table, options, ReadOptions)
     request = ReadRequest(
         user=column_names(user, "user"),
         value=[] if value is None else column_names(value, "value"),
