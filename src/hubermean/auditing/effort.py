@@ -23,7 +23,7 @@ class Effort:
     pairs: int
     seconds: float | None = None
     progress: Progress | None = None
-    begin: float = field(default_factory=time.monotonic)
+    begin: float = field(default_factory=lambda: time.monotonic())
 
     def used(self, evaluated: int) -> float:
         """Return the share of the effort that is used after so many pairs."""

@@ -51,8 +51,8 @@ def print_release(release: Release | ReleaseTable, *, verbose: bool = False) -> 
         _print_lines(out, release.details)
 
 
-def print_lines(lines: Lines, *, stands_out: str, style: str = GOOD) -> None:
-    """Print labelled lines, one of which stands out."""
+def print_lines(lines: Lines, *, stands_out: str | None = None, style: str = GOOD) -> None:
+    """Print labelled lines, of which one may stand out."""
     out = console()
     out.print()
     _print_lines(out, lines, stands_out=stands_out, style=style)

@@ -21,8 +21,8 @@ LARGE_EPSILON = 10.0
 _FEWER = 0.9  # of the expected records: fewer are worth a warning
 
 DROPPED_GROUPS = (
-    "Each user counts in one group only, because max_groups was left at 1. If users have records in several groups, "
-    "most of these records are left out; set max_groups to the number of groups that a user may have."
+    "max_groups was left at 1, so each user counts in one group only. If users have records in several groups, raise "
+    "max_groups; otherwise those in their other groups are left out."
 )
 
 

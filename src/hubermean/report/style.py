@@ -37,7 +37,7 @@ section {
 }
 section > :last-child { margin-bottom: 0; }
 .warning {
-  flex: 1 1 18rem; align-self: flex-start; max-width: 46rem; padding: .6rem .9rem; color: var(--warn);
+  flex: 1 1 18rem; align-self: flex-start; padding: .6rem .9rem; color: var(--warn);
   border: 1px solid var(--warn); border-left-width: 5px; border-radius: 8px; font-size: .95rem;
 }
 .warning p { margin: .2rem 0 .4rem; color: var(--ink); }

@@ -121,7 +121,7 @@ def _clean(axes: Axes) -> None:
 
 
 def _caption(figure: Figure, release: ReleaseInfo, level: float, *, intervals: bool) -> None:
-    covered = f"; line: {100.0 * level:g}% interval" if intervals else ""
+    covered = f"; line: {100.0 * level:g}% interval, thick part: {_NARROW:.0%}" if intervals else ""
     figure.supxlabel(
         f"Private {release.description}, {release.budget} for each user{covered}", fontsize=8, color="#526071"
     )

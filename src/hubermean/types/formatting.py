@@ -39,7 +39,7 @@ def to_width(value: float, low: float, high: float, *, whole: bool = False) -> t
         return _plain(value, whole), _plain(low, whole), _plain(high, whole)
     least = 0 if whole else exponent - 1
     rounded = (
-        Decimal(one).quantize(Decimal(1).scaleb(max(step, least)), rounding)
+        Decimal(repr(float(one))).quantize(Decimal(1).scaleb(max(step, least)), rounding)
         for one, step, rounding in (
             (value, exponent - 1, ROUND_HALF_EVEN),
             (low, exponent, ROUND_FLOOR),

@@ -21,8 +21,9 @@ from hubermean.types.screen import Grid, Lines, Screen
 if TYPE_CHECKING:
     import pyarrow
 
-ROWS_SHOWN = 10
-"""Rows of a table that fit on one screen; `to_dict` and the data frames have all."""
+ALL_SHOWN, ROWS_SHOWN = 12, 8
+"""Rows of a table that are all shown, and how many of a longer one; `to_dict` and the data frames have all."""
+_NAMED = 3  # columns that a title names
 
 
 class TableIntervals(Protocol):
@@ -205,23 +206,24 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             reasons = "; ".join(dict.fromkeys(self.refusals.values()))
             lines.append(("Not released", f"{len(self.refusals):,} of {len(self):,} groups: {reasons}"))
         if self.intervals is not None:
-            lines.append(("Interval", f"{DEFAULT_LEVEL:.0%}: {self.covers}"))
+            lines.append(("Interval", f"{DEFAULT_LEVEL:.0%} for each group: {self.intervals.covers}"))
         elif len(self):
             lines.append(("Interval", "none; the value of a group with few or no users may be pure noise"))
-        lines += [("Groups", self._describe_groups()), *self.privacy_lines()]
-        named = f"{', '.join(self.columns)} by {', '.join(self.by)}"
-        title = f"Number of {named}" if self.statistic == "count" else f"Mean {named}"
-        note = f"   ({self.note})" if self.note else ""
-        return Screen(
-            title=f"{title}{note}", grid=self._grid() if len(self) else None, lines=Lines(tuple(lines))
-        )
-
-    def _describe_groups(self) -> str:
         if not len(self):
             needed = self.parameters.get("users_for_a_group", 0)
-            return f"none has enough users to appear (about {needed:,}); give more epsilon or delta, or larger groups"
-        chosen = "public" if self.public_keys else "those with enough users, selected privately"
-        return f"{len(self):,}, {chosen}; a user counts in at most {self.max_groups:,}"
+            lines.append(("Groups", f"none has enough users to appear (about {needed:,}); try larger groups"))
+        lines += self.privacy_lines()
+        return Screen(title=self._title, grid=self._grid() if len(self) else None, lines=Lines(tuple(lines)))
+
+    @property
+    def _title(self) -> str:
+        several = len(self.columns) > _NAMED
+        columns = f"{len(self.columns):,} columns" if several else ", ".join(self.columns)
+        chosen = "public" if self.public_keys else "selected privately"
+        counted = "1 group" if len(self) == 1 else f"{len(self):,} groups"
+        notes = [*([self.note] if self.note else []), f"{counted}, {chosen}"]
+        what = "Number of" if self.statistic == "count" else "Mean"
+        return f"{what} {columns} by {', '.join(self.by)}   ({'; '.join(notes)})"
 
     def _grid(self) -> Grid:
         """Return one row per group; of several columns, one row per group and column."""
@@ -231,7 +233,8 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             headings.append(f"{DEFAULT_LEVEL:.0%} interval")
         if behind:
             headings.append(f"{self.per}s")
-        groups = max(ROWS_SHOWN // len(self.columns), 1)
+        all_fit = len(self) * len(self.columns) <= ALL_SHOWN
+        groups = len(self) if all_fit else max(ROWS_SHOWN // len(self.columns), 1)
         rows = []
         for row in self[:groups]:
             keys = [str(key) for key in (row.group or {}).values()]
