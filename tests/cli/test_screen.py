@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hubermean as hm
+from helpers.command_line import typed
 from hubermean.cli import progress
 from hubermean.cli.app import CLOSED_PIPE, app
 from hubermean.cli.progress import show_progress
@@ -255,3 +258,63 @@ def test_an_audit_that_is_piped_reports_now_and_then(
         now[0] = 900.0
         report(1, 0.5)
     assert capsys.readouterr().err == ""
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+NAMES = {
+    *("released", "value", "columns", "epsilon", "delta", "neighbors", "mechanism", "per", "interval"),
+    *("warnings", "parameters"),
+}
+"""Names of a release in JSON that other programs rely on."""
+
+
+def printed(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the JSON that a command prints."""
+    ended = typed(*words, "--json", cwd=folder)
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_json_has_the_names_that_others_rely_on(folder: Path) -> None:
+    code, one = printed(folder, *COMMANDS["release"])
+    assert code == 0
+    assert set(one) >= NAMES
+    assert one["released"] is True
+    assert isinstance(one["value"], float)
+    assert set(one["interval"]) >= {"level", "low", "high", "covers"}
+    assert isinstance(one["interval"]["low"], float)
+    assert one["warnings"] == []
+    _, two = printed(folder, *COMMANDS["several columns"])
+    assert two["columns"] == ["fare", "tip"]
+    assert len(two["value"]) == len(two["interval"]["low"]) == len(two["interval"]["high"]) == 2
+    _, table = printed(folder, *COMMANDS["groups"])
+    assert table["released"] is True
+    assert len(table["warnings"]) == 1
+    for row in table["rows"]:
+        assert set(row) >= NAMES | {"city"}
+        assert row["warnings"] == table["warnings"]
+
+
+def test_json_keeps_all_digits(folder: Path) -> None:
+    release = hm.mean(
+        str(folder / "trips.parquet"), user="rider", value="fare", epsilon=1, bounds=(0, 30), per="user"
+    )
+    assert json.loads(release.to_json())["value"] == release.value
+    assert f"{release.value!r}" not in repr(release)
+
+
+def test_json_of_what_is_not_released_has_the_reason(folder: Path) -> None:
+    code, refused = printed(folder, "release", "nowhere.parquet", *USUAL[1:], "--value", "fare")
+    assert (code, refused["released"]) == (2, False)
+    assert "no file" in refused["reason"]
+    code, usage = printed(folder, "release", *USUAL)
+    assert (code, usage["released"]) == (2, False)
+    assert (
+        usage["reason"]
+        == "give --value (Column to average; repeat for several); see hubermean release --help"
+    )
+    few = ["release", "few.parquet", *USUAL[1:], "--value", "fare"]
+    pq.write_table(pq.read_table(folder / "trips.parquet").slice(0, 20), folder / "few.parquet")
+    code, failed = printed(folder, *few)
+    assert (code, failed["released"]) == (1, False)
+    assert failed["reason"]

@@ -61,7 +61,7 @@ def _run() -> int:
             raise InputError(
                 "give --bounds once, it serves all columns; one pair for each: bounds=[...] in Python"
             )
-        return int(app(standalone_mode=False) or 0)
+        return int(app(prog_name="hubermean", standalone_mode=False) or 0)
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # which Typer turns into an exit
             raise stop.__context__ from None
