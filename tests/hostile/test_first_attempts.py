@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from helpers.first_attempts import ATTEMPTS, NOT_RELEASED, PAGE, REFUSED, RELEASED, Attempt, Result, run_all
+from helpers.attempts import ATTEMPTS, NOT_RELEASED, REFUSED, RELEASED, Attempt
+from helpers.first_attempts import PAGE, Result, run_all
 
 ADVICE = re.compile(
     r"\b(give|use|check|name|choose|write|see|leave|open|create|copy|must be|did you mean|quote|pass|cast|"

@@ -12,7 +12,7 @@ from rich.text import Text
 from hubermean.errors import printable
 from hubermean.types.release import Release
 from hubermean.types.release_table import ReleaseTable
-from hubermean.types.screen import WARNING, Lines, Screen
+from hubermean.types.screen import WARNING, Lines
 
 GOOD, BAD = "bold green", "bold red"
 _MARGIN = "  "
@@ -35,7 +35,6 @@ def console(*, stderr: bool = False) -> Console:
 def print_release(release: Release | ReleaseTable, *, verbose: bool = False) -> None:
     """Print the first screen of a release; with `verbose`, its details as well."""
     out, screen = console(), release.screen
-    number = None if screen.grid is not None else _released_line(screen)
     out.print()
     if screen.title:
         _print(out, Text(printable(screen.title), style="bold"))
@@ -45,7 +44,7 @@ def print_release(release: Release | ReleaseTable, *, verbose: bool = False) -> 
         for row in rows:
             _print(out, Text(row))
         out.print()
-    _print_lines(out, screen.lines, stands_out=number)
+    _print_lines(out, screen.lines, stands_out=screen.number)
     if verbose:
         out.print()
         _print_lines(out, release.details)
@@ -63,11 +62,6 @@ def print_more(text: str) -> None:
     out = console()
     out.print()
     _print(out, Text(text, style="dim"))
-
-
-def _released_line(screen: Screen) -> str | None:
-    """Return the label of the released number, which stands out."""
-    return next((label for label, _ in screen.lines if label != "Group"), None)
 
 
 def _print_lines(out: Console, lines: Lines, *, stands_out: str | None = None, style: str = GOOD) -> None:

@@ -12,7 +12,7 @@ from hubermean.types.formatting import SHOWN, about
 from hubermean.types.frames import make_table
 from hubermean.types.release_info import DEFAULT_LEVEL as DEFAULT_LEVEL
 from hubermean.types.release_info import ReleaseInfo, format_values, state_guarantee
-from hubermean.types.screen import Grid, Lines, Screen
+from hubermean.types.screen import GROUP, Grid, Lines, Screen
 
 if TYPE_CHECKING:
     from hubermean.types.frames import ArrowTable
@@ -191,7 +191,7 @@ class Release(ReleaseInfo):
         if self.group is None:
             return []
         named = ", ".join(f"{name} = {key}" for name, key in self.group.items())
-        return [("Group", f"{named}, of a table under one guarantee")]
+        return [(GROUP, f"{named}, of a table under one guarantee")]
 
     def _grid(self, details: Interval | None) -> Grid:
         """Return the values of several columns, of many only the first."""

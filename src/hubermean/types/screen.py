@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from hubermean.errors import printable
 
 WIDTH = 76
-WARNING = "Warning"
+WARNING, GROUP = "Warning", "Group"
 _LABELS = 15  # characters of a label, at least
 _LONGEST_LABEL, _LONGEST_CELL, _LONGEST_NAME = 34, 40, 26
 _GAP = "  "
+_BOLD, _CARE = ";font-weight:bold;font-size:120%", ";border-left:3px solid #d4572a;padding-left:8px"
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:none"
 
 
@@ -46,12 +47,14 @@ class Lines:
     def __repr__(self) -> str:
         return "\n".join((label + text).rstrip() for label, text in self.wrapped())
 
-    def to_html(self) -> str:
-        """Return the lines as an HTML table."""
+    def to_html(self, stands_out: str | None = None) -> str:
+        """Return the lines as an HTML table; the line of a label may stand out."""
         rows = "".join(
-            f'<tr><th style="{_CELL};font-weight:normal;opacity:0.75">{html.escape(label)}</th>'
+            f'<tr><th style="{_CELL};font-weight:normal;opacity:0.75;white-space:nowrap">'
+            f"{html.escape(printable(label))}</th>"
             f'<td style="{_CELL};max-width:46em;white-space:normal'
-            f'{";font-weight:bold" if label == WARNING else ""}">{html.escape(printable(text))}</td></tr>'
+            f"{_BOLD if label == stands_out else _CARE if label == WARNING else ''}"
+            f'">{html.escape(printable(text))}</td></tr>'
             for label, text in self.pairs
         )
         return f'<table style="border-collapse:collapse">{rows}</table>'
@@ -90,15 +93,18 @@ class Grid:
 
     def to_html(self) -> str:
         """Return the grid as an HTML table."""
-        head = "".join(f'<th style="{_CELL}">{html.escape(printable(one))}</th>' for one in self.headings)
-        body = "".join(
+        head, *body = (
             "<tr>"
-            + "".join(f'<td style="{_CELL}">{html.escape(printable(one))}</td>' for one in row)
+            + "".join(
+                f'<{kind} style="{_CELL}{"" if position < self.names else ";text-align:right"}">'
+                f"{html.escape(printable(cell))}</{kind}>"
+                for position, cell in enumerate(row)
+            )
             + "</tr>"
-            for row in self.rows
+            for kind, row in (("th", self.headings), *(("td", row) for row in self.rows))
         )
         more = f"<p>{html.escape(self.more)}</p>" if self.more else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{more}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +114,15 @@ class Screen:
     lines: Lines
     title: str = ""
     grid: Grid | None = None
+
+    @property
+    def number(self) -> str | None:
+        """The label of the released number; None if it is in the grid."""
+        return (
+            None
+            if self.grid is not None
+            else next((label for label, _ in self.lines if label != GROUP), None)
+        )
 
     def __str__(self) -> str:
         parts = [printable(self.title)] if self.title else []
@@ -120,7 +135,7 @@ class Screen:
         title = f'<p style="font-weight:bold">{html.escape(printable(self.title))}</p>' if self.title else ""
         grid = "" if self.grid is None else self.grid.to_html()
         folded = f"<details><summary>Details</summary>{details.to_html()}</details>"
-        return f"<div>{title}{grid}{self.lines.to_html()}{folded}</div>"
+        return f"<div>{title}{grid}{self.lines.to_html(self.number)}{folded}</div>"
 
 
 def shortened(text: str, longest: int) -> str:
