@@ -225,7 +225,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 def test_a_search_ends_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pair takes a second of a clock that is made up: ninety pairs, with shapes, a chain and variations."""
+    """Each pair takes a second of a clock that is made up, with shapes, a chain and variations."""
     now = [0.0]
     shares: list[float] = []
 
@@ -236,7 +236,7 @@ def test_a_search_ends_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(effort.time, "monotonic", lambda: now[0])
     found = hm.audit("clipped", epsilon=1, bounds=(0, 10), progress=tick)
     assert found.kept
-    assert 90 <= found.pairs <= 95
+    assert 75 <= found.pairs <= 80
     assert shares == sorted(shares)
     assert 0.9 < shares[-1] <= 1.0
     shares.clear()

@@ -37,8 +37,8 @@ PAIRS, ADAPTIVE_PAIRS = 2_000, 250
 """How many pairs are evaluated by default, in the time limit: of a mechanism, and of an adaptive one."""
 GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
 """The same with groups, and at most through a container."""
-TIME_LIMIT = 90.0
-"""Seconds that a search takes at most by default."""
+TIME_LIMIT = 75.0
+"""Seconds after which a search evaluates no further pair by default."""
 THOROUGH = 10
 """How many times as many pairs a thorough search evaluates, without a time limit."""
 _LEAST_PAIRS, _LEAST_ADAPTIVE_PAIRS = 400, 100
@@ -104,8 +104,8 @@ class Audit:
             ),
         ]
         if self.claims:
-            used = "; ".join(f"{claim} {share:.3g}" for claim, share in self.claims.items())
-            lines.append(("Proof", f"share used of what each step may lose, at most 1: {used}"))
+            used = ", ".join(f"{claim} ({share:.3g})" for claim, share in self.claims.items())
+            lines.append(("Proof", f"shares used of what each step may lose, at most 1: {used}"))
         return Lines(tuple(lines))
 
     @property
@@ -183,7 +183,7 @@ def audit(
         private_keys: whether groups are selected privately instead of being public; with `groups`.
         container: write both data sets of every pair as records to this container, such as "csv", "pandas" or "spark"
             (`hubermean.auditing.CONTAINERS`), and read them as a release would.
-        pairs: number of pairs to evaluate. Default: as many as fit in 90 seconds, at most 2,000 over the number of
+        pairs: number of pairs to evaluate. Default: as many as fit in 75 seconds, at most 2,000 over the number of
             columns, 400 with `groups`; for an adaptive mechanism 250 over the number of columns, 150 with `groups`; at
             most 100 through a container.
         thorough: evaluate ten times as many pairs as by default, without a time limit: minutes to hours.

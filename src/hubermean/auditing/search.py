@@ -101,13 +101,15 @@ class Scale(Protocol):
     ) -> float: ...
 
 
-def find_worst_link(chain: Chain, scale: Scale, rng: Generator) -> Pair | None:
-    """Find a link with a large loss, by bisection."""
+def find_worst_link(
+    chain: Chain, scale: Scale, rng: Generator, *, is_late: Callable[[], bool] = lambda: False
+) -> Pair | None:
+    """Find a link with a large loss, by bisection; any link of what is left where it is too late to go on."""
     low, high = 0, len(chain)
     if high == 0:
         return None
     first, last = scale.distribution(chain.table(low)), scale.distribution(chain.table(high))
-    while high - low > 1:
+    while high - low > 1 and not is_late():
         middle = (low + high) // 2
         between = scale.distribution(chain.table(middle))
         left, right = scale.apart(first, between, middle - low), scale.apart(between, last, high - middle)
@@ -347,7 +349,9 @@ def find_worst_pair(
         for number in range(min(max(pairs // _PAIRS_PER_CHAIN, 1), pairs - pairs // 2)):
             if number > 0 and effort.is_late(_CHAINS_PART):
                 break
-            link = find_worst_link(make_chain(number, space, rng), evaluate, rng)
+            link = find_worst_link(
+                make_chain(number, space, rng), evaluate, rng, is_late=lambda: effort.is_late(_CHAINS_PART)
+            )
             if link is not None:
                 yield link
 

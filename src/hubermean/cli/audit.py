@@ -90,7 +90,7 @@ def audit(
         int | None,
         typer.Option(
             metavar="NUMBER",
-            help="Pairs of neighbors to compare; by default as many as fit in 90 seconds, at most 2,000.",
+            help="Pairs of neighbors to compare; by default as many as fit in 75 seconds, at most 2,000.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
