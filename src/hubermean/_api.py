@@ -139,9 +139,8 @@ def mean(
             its values, for all combinations. Without it, groups are selected privately: those with enough users appear,
             which needs delta > 0 and uses a fifth of epsilon.
         max_groups: the most groups that a user counts in; 1 by default, with a warning. A user with records in more
-            groups keeps this many, chosen
-            by a rule that depends on that user alone. The budget of a group is divided by it, and by two unless
-            `neighbors="add-remove"`.
+            groups keeps this many, chosen by a rule that depends on that user alone. The budget of a group is divided
+            by it, and by two unless `neighbors="add-remove"`.
         per: "record" for the mean over records, where a user's influence is bounded, not its number of records; "user"
             for the mean of user means.
         expected_records: how many usable records you expect; public. If the measured, noisy number is clearly lower,

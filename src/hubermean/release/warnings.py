@@ -12,8 +12,9 @@ import numpy as np
 from hubermean.data.user_table import MAX_COUNT
 from hubermean.errors import InputError, parameter
 from hubermean.release.grouped import Grouping
-from hubermean.types.formatting import about, number, rounded_up
+from hubermean.types.formatting import about, number
 from hubermean.types.release import Release
+from hubermean.types.release_info import largest_factor
 from hubermean.types.request import Request
 
 LARGE_EPSILON = 10.0
@@ -59,8 +60,7 @@ def compare_records(release: Release, expected: int) -> list[str]:
 
 def warn_of_epsilon(epsilon: float) -> str:
     """Return the warning about an epsilon beyond `LARGE_EPSILON`."""
-    factor = rounded_up(np.exp(epsilon)) if epsilon <= 20 else f"e^{number(epsilon)}"
     return (
-        f"Epsilon = {number(epsilon)} protects a single user little: one user's records may make a result {factor} "
-        f"times as likely. Most releases use 1 or less; use at most {number(LARGE_EPSILON)}."
+        f"Epsilon = {number(epsilon)} protects a single user little: one user's records may make a result "
+        f"{largest_factor(epsilon)} times as likely. Most releases use 1 or less; use at most {number(LARGE_EPSILON)}."
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DEFAULT_LEVEL = 0.95
+_PLAIN_EPSILON = 20.0  # beyond which a factor is written as a power
 
 NOT_SECURE = "This release was made with seeded noise, for tests. It protects nobody; do not publish it."
 
@@ -201,14 +202,23 @@ class ReleaseInfo(ABC):
         return [(name.replace("_", " "), readable(value)) for name, value in self.parameters.items()]
 
 
+def largest_factor(epsilon: float) -> str:
+    """Return the factor by which one user may change the probability of a result, rounded up.
+
+    >>> largest_factor(1.0), largest_factor(50.0)
+    ('2.72', 'e^50')
+    """
+    if epsilon > _PLAIN_EPSILON:
+        return f"e^{number(epsilon)}"
+    return rounded_up(math.nextafter(math.exp(epsilon), math.inf))
+
+
 def state_guarantee(epsilon: float, delta: float, neighbors: Neighbors, *, grouped: bool = False) -> str:
     """Return the guarantee in one sentence, and what it leaves public in another."""
-    factor = (
-        rounded_up(math.nextafter(math.exp(epsilon), math.inf)) if epsilon <= 20 else f"e^{number(epsilon)}"
-    )
     failure = f", plus {number(delta)}" if delta > 0 else ""
     change = neighbors.grouped_change if grouped else neighbors.change
-    sentence = f"{change} changes the probability of any result by at most a factor of {factor}{failure}."
+    sentence = f"{change} changes the probability of any result by at most a factor of "
+    sentence += f"{largest_factor(epsilon)}{failure}."
     return f"{sentence} {neighbors.public_numbers}".rstrip()
 
 
