@@ -54,7 +54,8 @@ def deliver(
         if for_people:
             print_release(result, verbose=verbose)
         else:
-            typer.echo(result.to_json(indent=2) if as_json else _bare(result))
+            text = result.to_json(indent=2) if as_json else _bare(result)
+            typer.echo(text, nl=bool(text))
         sys.stdout.flush()
     finally:
         if destination is not None:
@@ -62,7 +63,7 @@ def deliver(
     if for_people:
         page = "--report page.html" if destination is None else printable(str(destination.path))
         print_more(f"{'' if verbose else 'Details: --verbose   '}Report: {page}")
-    _finish(result, lost)
+    finish(result, lost)
 
 
 def _bare(result: Release | ReleaseTable) -> str:
@@ -86,7 +87,7 @@ def collect_unrecorded() -> Iterator[list[str]]:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
-def _finish(result: Release | ReleaseTable, lost: list[str]) -> None:
+def finish(result: Release | ReleaseTable, lost: list[str]) -> None:
     """Exit with an error where the ledger could not record the release, or where every group was refused."""
     if lost:
         typer.echo(f"error: {lost[0]}", err=True)
