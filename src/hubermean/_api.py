@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -32,6 +32,13 @@ from hubermean.release.path import (
     release_vectors,
 )
 from hubermean.release.question import describe_question
+from hubermean.release.warnings import (
+    DROPPED_GROUPS,
+    LARGE_EPSILON,
+    check_expected_records,
+    compare_records,
+    warn_of_epsilon,
+)
 from hubermean.types.options import (
     EngineKeywords,
     EngineOptions,
@@ -48,6 +55,8 @@ from hubermean.types.options import (
 from hubermean.types.release import Release
 from hubermean.types.release_table import ReleaseTable
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, Request, column_names
+
+R = TypeVar("R", bound=Release | ReleaseTable)
 
 
 class MeanKeywords(PublicKeywords, ReadKeywords, LedgerKeywords, total=False):
@@ -72,8 +81,9 @@ def mean(
     delta: float = 0.0,
     by: None = None,
     keys: None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     per: Per = "record",
+    expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     **options: Unpack[MeanKeywords],
@@ -90,8 +100,9 @@ def mean(
     delta: float = 0.0,
     by: str | Sequence[str],
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     per: Per = "record",
+    expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     **options: Unpack[MeanKeywords],
@@ -108,8 +119,9 @@ def mean(
     delta: float = 0.0,
     by: str | Sequence[str] | None = None,
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     per: Per = "record",
+    expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     **options: Unpack[MeanKeywords],
@@ -129,11 +141,13 @@ def mean(
         keys: the groups, if they are public: a list (of tuples for several columns), or a mapping from each column to
             its values, for all combinations. Without it, groups are selected privately: those with enough users appear,
             which needs delta > 0 and uses a fifth of epsilon.
-        max_groups: the most groups that a user counts in. A user with records in more groups keeps this many, chosen
-            by a rule that depends on that user alone. The budget of a group is divided by it, and by two unless
-            `neighbors="add-remove"`.
+        max_groups: the most groups that a user counts in; 1 by default, with a warning. A user with records in more
+            groups keeps this many, chosen by a rule that depends on that user alone. The budget of a group is divided
+            by it, and by two unless `neighbors="add-remove"`.
         per: "record" for the mean over records, where a user's influence is bounded, not its number of records; "user"
             for the mean of user means.
+        expected_records: how many usable records you expect; public. If the measured, noisy number is clearly lower,
+            the release has a warning. It costs no budget.
         neighbors: the change of the data that the release hides. "add-remove", the default: one user is in the data or
             not, and the number of users is private. "replace-user": one user's records are replaced by any others; the
             number of users is public. "replace-values": one user's values are replaced; its number of records is
@@ -164,7 +178,7 @@ def mean(
     >>> round(release.value, 3)
     16.5
     """
-    check_keywords("mean", options, PublicParameters, ReadOptions, LedgerOptions)
+    check_keywords(mean, options, PublicParameters, ReadOptions, LedgerOptions)
     columns = tuple(column_names(value, "value"))
     parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
@@ -173,6 +187,8 @@ def mean(
         user=column_names(user, "user"), value=columns, **select_keywords(options, ReadOptions)
     )
     grouping = _group(by, keys, max_groups)
+    if expected_records is not None:
+        expected_records = check_expected_records(expected_records, request, grouping)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
 
     def describe() -> Question:
@@ -188,7 +204,10 @@ def mean(
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        return _release(data, reading, grouping, request, resolved, charge, n_users=n_users, statistic="mean")
+        made = _release(data, reading, grouping, request, resolved, charge, n_users=n_users, statistic="mean")
+    return _add_warnings(
+        made, dropped_groups=_drops_groups(grouping, max_groups), expected_records=expected_records
+    )
 
 
 @overload
@@ -202,7 +221,7 @@ def count(
     value: str | Sequence[str] | None = None,
     by: None = None,
     keys: None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
@@ -221,7 +240,7 @@ def count(
     value: str | Sequence[str] | None = None,
     by: str | Sequence[str],
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
@@ -240,7 +259,7 @@ def count(
     value: str | Sequence[str] | None = None,
     by: str | Sequence[str] | None = None,
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
@@ -278,7 +297,7 @@ def count(
     >>> count(trips, user="rider", of="records", max_records=5, epsilon=1000).value
     4
     """
-    check_keywords("count", options, EngineOptions, TextOptions, LedgerOptions)
+    check_keywords(count, options, EngineOptions, TextOptions, LedgerOptions)
     if not isinstance(of, str) or of not in ("users", "records"):
         raise InputError(f"{parameter('of')} must be 'users' or 'records', not {of!r}")
     if of == "users" and max_records is not None:
@@ -321,7 +340,8 @@ def count(
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        return _release(data, reading, grouping, request, resolved, charge, n_users=stated, statistic="count")
+        made = _release(data, reading, grouping, request, resolved, charge, n_users=stated, statistic="count")
+    return _add_warnings(made, dropped_groups=_drops_groups(grouping, max_groups))
 
 
 @show_keywords(PublicParameters, LedgerOptions)
@@ -360,7 +380,7 @@ def mean_of_user_means(
     >>> round(release.value, 3)
     4.267
     """
-    check_keywords("mean_of_user_means", options, PublicParameters, LedgerOptions)
+    check_keywords(mean_of_user_means, options, PublicParameters, LedgerOptions)
     parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
     table = None
     if isinstance(means, VectorFile):
@@ -393,12 +413,14 @@ def mean_of_user_means(
 
     with _open_charge(ledger, describe, request) as charge:
         if charge is not None and isinstance(recorded := charge.find_recorded(request), Release):
-            return recorded
+            return _add_warnings(recorded)
         charger = charge or NOT_CHARGED
         if isinstance(means, VectorFile):
-            return release_vectors(means, request, resolved, SystemNoise(), n_users=n_users, charger=charger)
-        assert table is not None
-        return release_user_table(table, request, resolved, SystemNoise(), charger=charger)
+            made = release_vectors(means, request, resolved, SystemNoise(), n_users=n_users, charger=charger)
+        else:
+            assert table is not None
+            made = release_user_table(table, request, resolved, SystemNoise(), charger=charger)
+    return _add_warnings(made)
 
 
 def _resolve(
@@ -410,11 +432,30 @@ def _resolve(
     return stated, resolve_mechanism(mechanism, used)
 
 
-def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int) -> Grouping | None:
+def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int | None) -> Grouping | None:
     """Return the grouping, or None without groups."""
-    if by is None and keys is None and type(max_groups) is int and max_groups == 1:
+    most = 1 if max_groups is None else max_groups
+    if by is None and keys is None and type(most) is int and most == 1:
         return None
-    return Grouping.from_keywords(by, keys, max_groups)
+    return Grouping.from_keywords(by, keys, most)
+
+
+def _add_warnings(release: R, *, dropped_groups: bool = False, expected_records: int | None = None) -> R:
+    """Return a release, new or recorded, with the warnings that its public parameters and its numbers call for."""
+    found = []
+    if expected_records is not None and isinstance(release, Release):
+        found += compare_records(release, expected_records)
+    if dropped_groups:
+        found.append(DROPPED_GROUPS)
+    if release.epsilon > LARGE_EPSILON:
+        found.append(warn_of_epsilon(release.epsilon))
+    return replace(release, warnings=(*release.warnings, *found)) if found else release
+
+
+def _drops_groups(grouping: Grouping | None, max_groups: int | None) -> bool:
+    """Whether users count in one of several groups because the caller said nothing about it."""
+    several = grouping is not None and (grouping.keys is None or len(grouping.keys) > 1)
+    return several and max_groups is None
 
 
 def _open_charge(

@@ -23,19 +23,14 @@ from hubermean.cli.options import (
     Report,
     Timings,
     User,
+    Verbose,
     add_options,
     check_output,
     name_source,
     one_of,
     open_query,
 )
-from hubermean.cli.output import (
-    collect_unrecorded,
-    finish,
-    make_group_arguments,
-    print_result,
-    write_report,
-)
+from hubermean.cli.output import collect_unrecorded, deliver, make_group_arguments
 from hubermean.cli.private_run import private_run
 from hubermean.release.charging import LedgerOptions
 from hubermean.report.file import Destination
@@ -69,12 +64,13 @@ def count(
     by: By = None,
     key: Key = None,
     keys: Keys = None,
-    max_groups: MaxGroups = 1,
+    max_groups: MaxGroups = None,
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
     connection: Connection = None,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     unsafe_timings: Timings = False,
     **options: Any,
 ) -> None:
@@ -87,7 +83,7 @@ def count(
       hubermean count trips.parquet --user rider_id --epsilon 1 --of records \\
         --by city --delta 1e-6
     """
-    check_output(as_json=as_json, quiet=quiet)
+    check_output(as_json=as_json, quiet=quiet, verbose=verbose)
     destination = None if report is None else Destination.checked(report)
     with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
         result = api.count(
@@ -102,9 +98,12 @@ def count(
             **make_group_arguments(file, by, key, keys, max_groups),
             **options,
         )
-    print_result(result, as_json=as_json, quiet=quiet)
-    if destination is not None:
-        write_report(
-            result, destination, source=name_source(file, connection), announce=not (as_json or quiet)
-        )
-    finish(result, lost)
+    deliver(
+        result,
+        destination=destination,
+        source=name_source(file, connection),
+        lost=lost,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+    )

@@ -25,6 +25,7 @@ from hubermean.types.request import Neighbors as Relation
 ledger = typer.Typer(
     name="ledger",
     no_args_is_help=True,
+    add_completion=False,
     help="Privacy budgets of data sets: every release is charged before it is computed.",
     rich_markup_mode="rich",
 )

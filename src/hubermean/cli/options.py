@@ -257,10 +257,10 @@ Keys = Annotated[
     ),
 ]
 MaxGroups = Annotated[
-    int,
+    int | None,
     typer.Option(
         metavar="NUMBER",
-        help="Most groups a user counts in. Fewer drop records, more add noise.",
+        help="Most groups a user counts in, by default 1. Fewer drop records, more add noise.",
         rich_help_panel=GROUPS,
     ),
 ]
@@ -284,7 +284,17 @@ Timings = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result.", rich_help_panel=OUTPUT)]
 
 
-def check_output(*, as_json: bool, quiet: bool) -> None:
-    """Refuse --json together with --quiet."""
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", help="Also print the budget breakdown and the parameters.", rich_help_panel=OUTPUT
+    ),
+]
+
+
+def check_output(*, as_json: bool, quiet: bool, verbose: bool = False) -> None:
+    """Refuse more than one of --json, --quiet and --verbose."""
     if as_json and quiet:
         raise InputError("give --json or --quiet, not both")
+    if verbose and (as_json or quiet):
+        raise InputError("--verbose is for the terminal; give it without --json and --quiet")

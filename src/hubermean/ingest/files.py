@@ -210,7 +210,9 @@ def _expand_local(text: str) -> tuple[str, ...]:
     else:
         found = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
     if not found:
-        raise InputError(f"there is no file {text}; check the path")
+        query = text.lstrip()[:7].lower() in ("select ", "select\n")
+        advice = "give a query as hubermean.sql(...)" if query else "check the path"
+        raise InputError(f"there is no file {text}; {advice}")
     if not all(map(os.path.isfile, found)):  # a pipe or a device may never end
         raise InputError(f"{text} is not a regular file; copy its content into one")
     paths = tuple(os.path.abspath(path) for path in found)

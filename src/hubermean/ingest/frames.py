@@ -74,7 +74,7 @@ def describe_frame(data: Any, roles: ColumnRoles, text: TextFormat) -> ArrowFram
 
     names = roles.columns
     if known.is_pandas_dataframe(data):
-        _require_columns(names, list(data.columns))
+        _require_columns(names, list(data.columns), "; reset_index() makes a column of an index")
         return _describe_pandas(data, roles, text)
     if isinstance(data, np.ndarray) or _is_arrays(data):
         return describe_arrays(data, roles, text)
@@ -120,10 +120,10 @@ def describe_dataset(data: Any, roles: ColumnRoles, *, names_declared: bool = Fa
     return describe_arrow(schema, scan, roles, countable=False, names_declared=names_declared)
 
 
-def _require_columns(names: Sequence[str], existing: Sequence[Any]) -> None:
+def _require_columns(names: Sequence[str], existing: Sequence[Any], advice: str = "") -> None:
     for name in names:
         if name not in existing:
-            raise InputError(missing_column_message(name))
+            raise InputError(missing_column_message(name) + advice)
         if list(existing).count(name) > 1:
             raise InputError(f"there are several columns {name!r}; give each column its own name")
 

@@ -73,7 +73,7 @@ def user_table(
     >>> sorted(zip(users.counts.tolist(), users.means.ravel().tolist()))
     [(1, 30.0), (2, 12.0)]
     """
-    check_keywords("user_table", options, ReadOptions)
+    check_keywords(user_table, options, ReadOptions)
     request = ReadRequest(
         user=column_names(user, "user"),
         value=[] if value is None else column_names(value, "value"),

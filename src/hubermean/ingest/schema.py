@@ -6,6 +6,7 @@ The declared type alone decides how a column is read, never its content nor the 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -399,7 +400,11 @@ class Schema:
 def missing_column_message(name: str, declared: Sequence[str] = ()) -> str:
     """Return the error message for a missing column; it lists the columns only if a schema declares their names."""
     if declared:
-        return f"there is no column {name!r}; the columns are: {', '.join(declared[:40])}"
+        if "," in name and {part.strip() for part in name.split(",")} <= set(declared):
+            return f"there is no column {name!r}; name each column by itself"
+        near = difflib.get_close_matches(name, declared, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        return f"there is no column {name!r}; {meant}the columns are: {', '.join(declared[:40])}"
     return f"there is no column {name!r}; check its spelling, and that the data have a header"
 
 

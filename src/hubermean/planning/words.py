@@ -58,7 +58,7 @@ def format_title(plan: Plan) -> str:
 
 
 def list_notes(plan: Plan) -> list[str]:
-    """Return sentences on what the numbers mean, and why a mechanism cannot serve."""
+    """Return sentences on what the numbers mean."""
     setting = plan.setting
     lines = [
         f"Predicted for user means with standard deviation {format_number(setting.scale)} and a mean within "
@@ -73,15 +73,23 @@ def list_notes(plan: Plan) -> list[str]:
         lines.append("No mechanism can serve with these parameters.")
     for row in plan.rows:
         if row.reason is not None:
-            reason = row.reason.removeprefix("mechanism ").removeprefix(f"{row.mechanism!r} ")
-            lines.append(f"{row.mechanism}: {reason}.")
-        elif not REGISTRY[row.mechanism].needs:
+            continue
+        if not REGISTRY[row.mechanism].needs:
             lines.append(
                 f"{row.mechanism}: needs no public parameters; 'auto' uses it where the others lack theirs."
             )
         elif plan.best is not None and row.error < plan.best.error:
             lines.append(f"{row.mechanism}: about as good as {plan.best.mechanism}, which 'auto' prefers.")
     return lines
+
+
+def list_reasons(plan: Plan) -> list[str]:
+    """Return sentences on why a mechanism cannot serve, and what it needs."""
+    return [
+        f"{row.mechanism}: {row.reason.removeprefix('mechanism ').removeprefix(f'{row.mechanism!r} ')}."
+        for row in plan.rows
+        if row.reason is not None
+    ]
 
 
 def format_call(plan: Plan) -> str:

@@ -241,14 +241,17 @@ def select_keywords(given: Mapping[str, Any], options: type) -> dict[str, Any]:
     return {field.name: given[field.name] for field in fields(options) if field.name in given}
 
 
-def check_keywords(function: str, given: Mapping[str, Any], *options: type) -> None:
+def check_keywords(function: Callable[..., Any], given: Mapping[str, Any], *options: type) -> None:
     """Raise TypeError for a keyword that no options object has, as Python does for a function without `**`."""
-    known = [field.name for one in options for field in fields(one)]
+    known = [
+        *inspect.signature(function).parameters,
+        *(field.name for one in options for field in fields(one)),
+    ]
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def show_keywords(*options: type) -> Callable[[F], F]:

@@ -354,12 +354,12 @@ def _create_view(
     try:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise InputError("a query must be one SELECT statement")
+            raise InputError("a query must be one SELECT statement; nothing else is run")
         connection.execute(f"CREATE VIEW {_QUERY} AS {statements[0].query.rstrip().rstrip(';')}").fetchall()
         return connection.sql(f"SELECT * FROM {_QUERY}")
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         # These errors quote the query and schemas, never rows.
-        problem = f"the query cannot be run: {str(error).splitlines()[0]}"
+        problem = f"the query cannot be run, correct it: {str(error).splitlines()[0]}"
         if _TYPE_MEMBERS.search(problem):  # may quote the first line of a file without a header
             problem = "the query cannot be run: a function or an operator does not accept the type of a column; cast it"
     except duckdb.Error:
