@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -44,6 +45,19 @@ class Composition(ABC):
     @abstractmethod
     def cost(self, privacy_cost: PrivacyCost, changes: int) -> Cost:
         """Return the cost of a release whose neighbors are `changes` steps from those of the data set."""
+
+    def cost_of_part(self, whole: PrivacyCost, part: PrivacyCost, changes: int) -> Cost:
+        """Return what a release that was charged the whole costs if only a part of it was used; never more.
+
+        In the unit of the charge, and with the delta of the changes at the epsilon of the whole
+        (proofs/ledger.md, Lemma 8).
+        """
+        charged = self.cost(whole, changes)
+        if whole.rho is not None and part.rho is None and self.unit == "rho":
+            return charged
+        loss = self.cost(replace(part, rho=None if whole.rho is None else part.rho), changes).loss
+        delta = self.cost(replace(whole, delta=part.delta), changes).delta
+        return Cost(loss=min(loss, charged.loss), delta=min(delta, charged.delta))
 
     @abstractmethod
     def epsilon_left(self, left: Cost) -> Decimal:

@@ -3,7 +3,8 @@
     opened         a data set: its total, its neighbor relation, its composition, its user columns
     charged        a charge, committed before anything private was computed
     released       the outcome of a charge: the release, exactly
-    not-released   the outcome of a charge: the mechanism's own private test decided against a release
+    not-released   the outcome of a charge: a private step decided against a release, and what had been used by then
+    refunded       what a refusal did not use, given back; right after the refusal, in the same transaction
     failed         the outcome of a charge: an error interrupted the release
     spent          a charge for something that is released outside of the ledger
     refused        a request that exceeded the remaining budget; costs nothing
@@ -25,7 +26,7 @@ from typing import Any, Literal, get_args
 from hubermean.errors import InputError, LedgerDamaged, parameter, printable
 from hubermean.ledger.amounts import Cost
 
-Kind = Literal["opened", "charged", "released", "not-released", "failed", "spent", "refused"]
+Kind = Literal["opened", "charged", "released", "not-released", "refunded", "failed", "spent", "refused"]
 KINDS = get_args(Kind)
 CHARGES = ("charged", "spent")
 OUTCOMES = ("released", "not-released", "failed")

@@ -18,7 +18,7 @@ from hubermean.accounting.arguments import is_real
 from hubermean.accounting.budget import PrivacyCost, checked_budget
 from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable, parameter
 from hubermean.ledger.amounts import NOTHING, Cost
-from hubermean.ledger.composition import composition_named
+from hubermean.ledger.composition import changes_between, composition_named
 from hubermean.ledger.dataset import Dataset, read_dataset
 from hubermean.ledger.entries import ANSWERS, GENESIS, Entry, Kind, Question, check_name, compute_digest
 from hubermean.ledger.postgres_store import PostgresStore
@@ -34,11 +34,25 @@ _POSTGRES_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """A committed charge."""
+    """A committed charge.
+
+    Attributes:
+        entry: its entry.
+        cost: what the data set was charged.
+        dataset: its budget after the charge.
+        privacy_cost, changes: what the cost was made from: that of the release, and how many of the changes that it
+            hides make up one change of the data set.
+    """
 
     entry: Entry
     cost: Cost
     dataset: Dataset
+    privacy_cost: PrivacyCost
+    changes: int
+
+    def cost_of(self, used: PrivacyCost) -> Cost:
+        """Return what stays charged if the release ended early and used no more than this."""
+        return self.dataset.composition.cost_of_part(self.privacy_cost, used, self.changes)
 
 
 class BudgetLedger:
@@ -271,6 +285,7 @@ class BudgetLedger:
             if unless_answered and (answer := _find_answer(rows, name, question)) is not None:
                 return answer
             cost = dataset.compute_cost(question, privacy_cost, relation)
+            changes = changes_between(relation or dataset.neighbors, dataset.neighbors)
             after = dataset.spent + cost
             fits = after.within(dataset.limit)
             if fits:
@@ -286,7 +301,9 @@ class BudgetLedger:
             entry = _append_to_dataset(
                 rows, dataset, question if fits else None, kind if fits else "refused", content
             )
-            made.append(Charge(entry=entry, cost=cost, dataset=dataset))
+            made.append(
+                Charge(entry=entry, cost=cost, dataset=dataset, privacy_cost=privacy_cost, changes=changes)
+            )
             return entry
 
         entry = self._commit(append_charge)
@@ -296,16 +313,44 @@ class BudgetLedger:
             raise made[-1].dataset.budget_exhausted(made[-1].cost)
         return made[-1]
 
-    def conclude(self, charge: Charge, question: Question, kind: Kind, content: Mapping[str, Any]) -> Entry:
-        """Record the outcome of a charge, without a time: how long a release took may depend on the data."""
+    def conclude(
+        self,
+        charge: Charge,
+        question: Question,
+        kind: Kind,
+        content: Mapping[str, Any],
+        *,
+        used: PrivacyCost | None = None,
+    ) -> Entry:
+        """Record the outcome of a charge, without a time: how long a release took may depend on the data.
+
+        A refusal that used less than was charged is followed by a refund, which is committed with it or not at all.
+
+        Args:
+            charge: the charge.
+            question: what it was for.
+            kind, content: the outcome.
+            used: what a refusal used, of the charge's `privacy_cost`; None for all of it. It must follow from samples
+                that are part of what the charge pays for, and from public numbers.
+        """
         name = charge.dataset.name
         key = _question_key(name, question)
+        about = {"charge": charge.entry.number, "question": key}
+        stays = charge.cost if used is None else charge.cost_of(used)
+        refund = charge.cost - stays
 
         def append_outcome(rows: Rows) -> Entry:
-            whole = {**content, "charge": charge.entry.number, "question": key}
-            entry = _append_to_dataset(rows, read_dataset(rows, name), question, kind, whole)
+            whole = {**content, **about}
+            if kind == "not-released":
+                whole["used"] = stays.to_dict()
+            dataset = read_dataset(rows, name)
+            entry = _append_to_dataset(rows, dataset, question, kind, whole)
             if kind in ANSWERS:
                 rows.remember(key, entry.number)
+            if refund != NOTHING:
+                dataset = replace(dataset, spent=dataset.spent - refund)
+                given_back = {**about, "refund": refund.to_dict()}
+                entry = _append_to_dataset(rows, dataset, question, "refunded", given_back)
             return entry
 
         return self._commit(append_outcome)

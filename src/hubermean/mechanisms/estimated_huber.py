@@ -210,7 +210,9 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
         made = self.huber(**joint).prepare(request, facts)  # type: ignore[arg-type]
         if max(made.predicted_noise()) > _NOISIEST / math.sqrt(max(weight / (cap or 1), 1.0)):
             raise InfeasibleError(f"there are too few users for mechanism {self.huber.name!r}")
-        return replace(made, charged=self.request) if isinstance(made, PreparedProposeTestRelease) else made
+        if isinstance(made, PreparedProposeTestRelease):
+            return replace(made, charged=self.request, before=found.spent)
+        return made
 
     def _threshold(self, column: int, found: AdaptiveEstimates) -> float:
         if self.split.known.threshold is not None:

@@ -70,7 +70,18 @@ class LedgerCharge:
         try:
             release = compute()
         except NotReleased as refusal:
-            self._conclude(charge, "not-released", {"reason": str(refusal)})
+            used = _used_by(refusal)
+            content = {"reason": str(refusal)}
+            if (
+                not self._conclude(charge, "not-released", content, used)
+                and charge.cost_of(used) != charge.cost
+            ):
+                raise NotReleased(
+                    f"{refusal.message}; the ledger cannot be written now, so all of the charge stands",
+                    epsilon=privacy_cost.epsilon,
+                    delta=privacy_cost.delta,
+                    rho=privacy_cost.rho,
+                ) from None
             raise
         except BaseException:
             self._conclude(charge, "failed", {})
@@ -119,10 +130,25 @@ class LedgerCharge:
         )
         return cast(R, replace(cast(Any, release), receipt=receipt))
 
-    def _conclude(self, charge: Charge, kind: Kind, content: dict[str, Any]) -> None:
-        """Record a failure. If that fails too, the charge still counts, and the original error is raised."""
+    def _conclude(
+        self, charge: Charge, kind: Kind, content: dict[str, Any], used: PrivacyCost | None = None
+    ) -> bool:
+        """Record a failure, and give back what it did not use. If that fails too, the whole charge still counts.
+
+        Returns whether it was recorded; the original error is raised in any case.
+        """
         with contextlib.suppress(HubermeanError):
-            self.ledger.conclude(charge, self.question, kind, content)
+            self.ledger.conclude(charge, self.question, kind, content, used=used)
+            return True
+        return False
+
+
+def _used_by(refusal: NotReleased) -> PrivacyCost:
+    """Return what a refusal says was spent; everything where a custom mechanism states what is no cost."""
+    try:
+        return PrivacyCost(epsilon=refusal.epsilon, delta=refusal.delta, rho=refusal.rho)
+    except InputError:
+        return PrivacyCost(epsilon=1e9, delta=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

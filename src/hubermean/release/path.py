@@ -7,7 +7,8 @@
 5. Publish: the sample becomes a `Release`, which holds only released and public numbers.
 
 An error in step 3 or 4 becomes `NotReleased` and costs the whole budget, because whether it occurs may depend on the
-records of one user. Releases by group take the same path, in `release/grouped.py`.
+records of one user. A refusal in step 5 follows from the sample alone, and costs what the private steps cost that had
+run (`Charger`). Releases by group take the same path, in `release/grouped.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -41,7 +43,7 @@ class Charger(Protocol):
     """Charges the cost of a release before the release is computed."""
 
     def charge(self, privacy_cost: PrivacyCost, compute: Callable[[], T]) -> T:
-        """Commit the charge, then compute and return the release."""
+        """Commit the charge, then compute and return the release; give back what a refusal did not spend."""
 
 
 class NotCharged:
@@ -157,12 +159,7 @@ def _release_users(
             known, run = facts, prepared
             if known is None:
                 counted = known = PublicFacts.of(table, request.neighbors)
-                # The count is public, so without a ledger an error of `prepare` costs nothing.
-                run = (
-                    prepare(counted)
-                    if charger is NOT_CHARGED
-                    else run_on_data(lambda: prepare(counted), request)
-                )
+                run = run_on_public(lambda: prepare(counted), charger)
             elif (n_users := known.n_users) is not None:
                 table = run_on_data(lambda: pad_users(table, n_users), request)
             with stage("mechanism"), state_requested_budget(request):
@@ -246,6 +243,21 @@ def run_on_data(work: Callable[[], T], request: Request) -> T:
     cost = f"epsilon = {request.epsilon:g}" + (f" and delta = {request.delta:g}" if request.delta > 0 else "")
     # Outside the handler, so that the error carries nothing else of the failure.
     raise NotReleased(f"{reason}; {cost} counts as spent", epsilon=request.epsilon, delta=request.delta)
+
+
+def run_on_public(work: Callable[[], T], charger: Charger) -> T:
+    """Do some work on public facts that were counted in the data after the charge: an InputError costs nothing.
+
+    Neighbors have the same public facts, so whether there is an error says nothing about a user; all of the charge is
+    given back (proofs/ledger.md, Lemma 6).
+    """
+    if charger is NOT_CHARGED:
+        return work()
+    try:
+        return work()
+    except InputError as failure:
+        reason = failure.message
+    raise NotReleased(f"{reason}; nothing was spent", epsilon=0.0, delta=0.0, rho=Fraction(0))
 
 
 def round_budget_down(request: Request) -> Request:

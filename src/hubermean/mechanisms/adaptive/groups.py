@@ -81,7 +81,7 @@ def adaptive_groups(
             )
         else:
             made = replace(mechanism.steps(group_split.estimation, pool_facts), final_step=THE_COUNT)
-        return replace(made, charged=group_split.whole)
+        return replace(made, charged=group_split.whole, before=group_split.selection_cost)
 
     steps(1)
 

@@ -15,7 +15,7 @@ from hubermean.data.group_table import GroupKey, GroupTable, Membership
 from hubermean.data.user_table import UserTable
 from hubermean.distributions.output import Independent, NoisySum, OutputDistribution, Staged, without_claims
 from hubermean.errors import NotReleased
-from hubermean.mechanisms.base import Outcome, Prepared
+from hubermean.mechanisms.base import Outcome, Prepared, refusals_cost_everything
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.noise.source import NoiseSource
 from hubermean.types.release import Interval, IntervalRule
@@ -77,10 +77,11 @@ class PreparedGroups:
         return self.groups.outcome(rest, keys)
 
     def run(self, table: GroupTable, noise: NoiseSource) -> GroupOutcome:
-        with stage("distribution"):
-            distribution = self.distribution(table)
-        with stage("sample"):
-            sample = distribution.sample(noise)
+        with refusals_cost_everything():
+            with stage("distribution"):
+                distribution = self.distribution(table)
+            with stage("sample"):
+                sample = distribution.sample(noise)
         with stage("outcome"):
             return self.outcome(sample, table)
 
