@@ -153,7 +153,8 @@ class EstimatedHuber:
         if self.steps.threshold is None:
             return list(wanted)
         kinds: tuple[type, ...] = (CountUsers, ChooseCenters)
-        if self.huber is not InverseSensitivity or parse_threshold_power(self.threshold_power) < WHOLE:
+        bounded = self.huber is not InverseSensitivity or parse_threshold_power(self.threshold_power) < WHOLE
+        if bounded and split.start.cap is None:
             kinds = (*kinds, ChooseContributionBound)
         return [step for step in wanted if isinstance(step, kinds)]
 
