@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -23,15 +23,18 @@ from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.registry import resolve_mechanism
 from hubermean.noise.system import SystemNoise
 from hubermean.release.charging import LedgerCharge, LedgerKeywords, LedgerOptions
+from hubermean.release.dry_run import DryCharge
 from hubermean.release.grouped import Grouping, release_groups
 from hubermean.release.path import (
     NOT_CHARGED,
+    NotCharged,
     check_n_users,
     release_data,
     release_user_table,
     release_vectors,
 )
 from hubermean.release.question import describe_question
+from hubermean.types.dry_run import DryRun
 from hubermean.types.options import (
     EngineKeywords,
     EngineOptions,
@@ -96,6 +99,25 @@ def mean(
 ) -> ReleaseTable: ...
 
 
+@overload
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int = 1,
+    per: Per = "record",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    dry_run: Literal[True],
+    **options: Unpack[MeanKeywords],
+) -> DryRun: ...
+
+
 @show_keywords(PublicParameters, ReadOptions, LedgerOptions)
 def mean(
     data: Any,
@@ -110,8 +132,9 @@ def mean(
     per: Per = "record",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
+    dry_run: bool = False,
     **options: Unpack[MeanKeywords],
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Release the mean of one or more columns with differential privacy for whole users.
 
     Args:
@@ -138,15 +161,18 @@ def mean(
         mechanism: a name from the table of [mechanisms](mechanisms.md), or an object with the protocol of
             `hubermean.mechanisms`. "auto" is "adaptive" unless bounds, or threshold and radius, are given; else the
             mechanism of least predicted error, from public numbers alone: see `hubermean.plan`.
+        dry_run: check the request, the schema and the budget, and return what would happen; no record is read,
+            nothing is charged or recorded. What a release would refuse before its charge is refused likewise.
         options: public parameters that save budget (`PublicParameters`), how to read the data (`ReadOptions`), and the
             ledger to charge (`LedgerOptions`), all by name.
 
     Returns:
-        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, one row per group, where `by` is given.
+        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, one row per group, where `by` is given;
+        a `DryRun` with `dry_run=True`.
 
     Raises:
         InputError: a parameter, file or column that cannot be used; nothing was spent.
-        NotReleased: the mechanism's own private test or search failed; the error states what that cost.
+        NotReleased: a private step of the mechanism decided against a release; the error states what was spent.
         BudgetExhausted: the data set has too little budget left; nothing was spent.
         LedgerUnavailable, LedgerDamaged: the ledger cannot be used; nothing was released.
 
@@ -185,7 +211,10 @@ def mean(
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        return _release(data, reading, grouping, request, resolved, charge, n_users=n_users, statistic="mean")
+        charger = _dry(charge, request, resolved, "mean") if dry_run else charge or NOT_CHARGED
+        return _release(
+            data, reading, grouping, request, resolved, charger, n_users=n_users, statistic="mean"
+        )
 
 
 @overload
@@ -226,6 +255,26 @@ def count(
 ) -> ReleaseTable: ...
 
 
+@overload
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int = 1,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    max_records: int | None = None,
+    n_users: int | None = None,
+    dry_run: Literal[True],
+    **options: Unpack[CountKeywords],
+) -> DryRun: ...
+
+
 @show_keywords(EngineOptions, LedgerOptions)
 def count(
     data: Any,
@@ -241,8 +290,9 @@ def count(
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
+    dry_run: bool = False,
     **options: Unpack[CountKeywords],
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Release the number of users, or of records, with differential privacy for whole users.
 
     Args:
@@ -257,10 +307,12 @@ def count(
             groups, is public and returned exactly.
         max_records: the contribution bound of `of="records"`; estimated privately where it is not given.
         n_users: the public number of users, under "replace-user" and "replace-values"; see `PublicParameters`.
+        dry_run: as for `mean`.
         options: how to read the data (`EngineOptions`), and the ledger to charge (`LedgerOptions`), by name.
 
     Returns:
-        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
+        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero. A `DryRun` with
+        `dry_run=True`.
 
     Raises:
         InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
@@ -316,7 +368,39 @@ def count(
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        return _release(data, reading, grouping, request, resolved, charge, n_users=stated, statistic="count")
+        charger = _dry(charge, request, resolved, "count") if dry_run else charge or NOT_CHARGED
+        return _release(
+            data, reading, grouping, request, resolved, charger, n_users=stated, statistic="count"
+        )
+
+
+@overload
+def mean_of_user_means(
+    means: ArrayLike | VectorFile,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    **options: Unpack[UserMeansKeywords],
+) -> Release: ...
+
+
+@overload
+def mean_of_user_means(
+    means: ArrayLike | VectorFile,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    dry_run: Literal[True],
+    **options: Unpack[UserMeansKeywords],
+) -> DryRun: ...
 
 
 @show_keywords(PublicParameters, LedgerOptions)
@@ -329,8 +413,9 @@ def mean_of_user_means(
     per: Per | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
+    dry_run: bool = False,
     **options: Unpack[UserMeansKeywords],
-) -> Release:
+) -> Release | DryRun:
     """Release the mean of data that are grouped by user already: one mean per user, and its number of records.
 
     Args:
@@ -341,10 +426,11 @@ def mean_of_user_means(
         epsilon, delta, neighbors, mechanism: as for `mean`.
         per: "record" weights users by their number of records, up to the contribution bound; "user" weights them
             equally. "record" by default where counts are given.
+        dry_run: as for `mean`.
         options: public parameters (`PublicParameters`) and the ledger to charge (`LedgerOptions`), by name.
 
     Returns:
-        A `Release`, as `mean` returns it.
+        A `Release`, as `mean` returns it; a `DryRun` with `dry_run=True`.
 
     Raises:
         InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
@@ -387,9 +473,10 @@ def mean_of_user_means(
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        if charge is not None and isinstance(recorded := charge.find_recorded(request), Release):
+        charger = _dry(charge, request, resolved, "mean") if dry_run else charge or NOT_CHARGED
+        recorded = charger.find_recorded(request)
+        if isinstance(recorded, Release | DryRun):
             return recorded
-        charger = charge or NOT_CHARGED
         if isinstance(means, VectorFile):
             return release_vectors(means, request, resolved, SystemNoise(), n_users=n_users, charger=charger)
         assert table is not None
@@ -419,23 +506,28 @@ def _open_charge(
     return nullcontext() if ledger == LedgerOptions() else ledger.open_charge(describe, request)
 
 
+def _dry(charge: LedgerCharge | None, request: Request, mechanism: Mechanism, statistic: str) -> DryCharge:
+    """Return what takes the place of the charge of a dry run."""
+    return DryCharge(charge_of=charge, request=request, statistic=statistic, mechanism=mechanism.name)
+
+
 def _release(
     data: Any,
     reading: ReadRequest,
     grouping: Grouping | None,
     request: Request,
     mechanism: Mechanism,
-    charge: LedgerCharge | None,
+    charger: LedgerCharge | DryCharge | NotCharged,
     *,
     n_users: int | None,
     statistic: str,
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Return the recorded release of the same query, or make one and charge it."""
     if grouping is None:
         mechanism.check(request)
-    if charge is not None and (recorded := charge.find_recorded(request)) is not None:
+    if (recorded := charger.find_recorded(request)) is not None:
         return recorded
-    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "charger": charge or NOT_CHARGED}
+    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "charger": charger}
     if grouping is not None:
         return release_groups(data, reading, grouping, request, mechanism, SystemNoise(), **about)
     return release_data(data, reading, request, mechanism, SystemNoise(), **about)

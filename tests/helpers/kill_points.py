@@ -158,10 +158,10 @@ def charge_late() -> None:
     """Break the guarantee on purpose, to see that it is missed: the answer first, then the charge."""
     charge = LedgerCharge.charge
 
-    def late(self: LedgerCharge, privacy_cost: Any, work: Callable[[], Any]) -> Any:
+    def late(self: LedgerCharge, privacy_cost: Any, work: Callable[[], Any], prospect: Any) -> Any:
         result = work()
         print(json.dumps({"value": result.value}), flush=True)
-        return charge(self, privacy_cost, lambda: result)
+        return charge(self, privacy_cost, lambda: result, prospect)
 
     LedgerCharge.charge = late  # type: ignore[method-assign, assignment]
 

@@ -13,7 +13,7 @@ from hubermean._version import __version__
 from hubermean.cli.lazy import LazyCommands, make_app
 from hubermean.cli.private_run import no_core_dumps
 from hubermean.cli.wording import describe_error
-from hubermean.errors import BudgetExhausted, HubermeanError, InputError
+from hubermean.errors import BudgetExhausted, HubermeanError, InputError, NotReleased
 
 INTERNAL_ERROR = 70  # sysexits' EX_SOFTWARE: a bug of ours, not of the input
 
@@ -59,6 +59,8 @@ def main() -> None:
             left = {}
             if isinstance(error, BudgetExhausted):
                 left = {"epsilon_left": error.epsilon, "delta_left": error.delta}
+            elif isinstance(error, NotReleased):
+                left = {"epsilon_spent": error.epsilon, "delta_spent": error.delta}
             typer.echo(json.dumps({"released": False, "reason": reason, **left}))
         typer.echo(f"error: {reason}", err=True)
         sys.exit(error.exit_code)

@@ -228,6 +228,14 @@ Report = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Check the request and the budget and print what would happen; nothing is read or charged.",
+        rich_help_panel=LEDGER,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
 Timings = Annotated[
     bool,
@@ -244,3 +252,9 @@ def check_output(*, as_json: bool, quiet: bool) -> None:
     """Refuse --json together with --quiet."""
     if as_json and quiet:
         raise InputError("give --json or --quiet, not both")
+
+
+def check_dry_run(dry_run: bool, *, report: str | None, quiet: bool) -> None:
+    """Refuse --dry-run together with output that only a release has."""
+    if dry_run and (report is not None or quiet):
+        raise InputError("a dry run releases nothing; leave --report and --quiet out")

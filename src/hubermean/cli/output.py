@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from hubermean.cli.render import console, print_release, print_release_table
+from hubermean.cli.render import console, print_release, print_release_table, print_table
 from hubermean.errors import InputError, NotRecorded, NotReleased, printable
 from hubermean.ingest.groups import read_group_keys
 from hubermean.report.file import Destination
 from hubermean.report.page import page
+from hubermean.types.dry_run import DryRun
 from hubermean.types.release import Release
 from hubermean.types.release_table import Refusal, ReleaseTable
 
@@ -38,9 +40,14 @@ def make_group_arguments(
     return {"by": by, "keys": listed, "max_groups": max_groups}
 
 
-def print_result(result: Release | ReleaseTable, *, as_json: bool, quiet: bool) -> None:
+def print_result(result: Release | ReleaseTable | DryRun, *, as_json: bool, quiet: bool) -> None:
     """Print a result for people, as JSON, or as bare values."""
-    if as_json:
+    if isinstance(result, DryRun):
+        if as_json:
+            typer.echo(json.dumps(result.to_dict(), indent=2))
+        else:
+            print_table("Dry run: no record was read, nothing was charged", ("", ""), result.rows())
+    elif as_json:
         typer.echo(result.to_json(indent=2))
     elif quiet:
         if isinstance(result, Release):
@@ -68,7 +75,7 @@ def collect_unrecorded() -> Iterator[list[str]]:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
-def finish(result: Release | ReleaseTable, lost: list[str]) -> None:
+def finish(result: Release | ReleaseTable | DryRun, lost: list[str]) -> None:
     """Exit with an error where the ledger could not record the release, or where every group was refused."""
     if lost:
         typer.echo(f"error: {lost[0]}", err=True)

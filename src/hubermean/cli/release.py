@@ -12,6 +12,7 @@ from hubermean.cli.options import (
     AsJson,
     By,
     Delta,
+    DryRun,
     Epsilon,
     File,
     Key,
@@ -25,6 +26,7 @@ from hubermean.cli.options import (
     Timings,
     User,
     add_options,
+    check_dry_run,
     check_output,
     to_keywords,
 )
@@ -59,6 +61,7 @@ def release(
     per: Per = "record",
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
     mechanism: Mechanism = "auto",
+    dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -79,10 +82,14 @@ def release(
       hubermean release trips.parquet --user rider_id --value fare --epsilon 1 \\
         --by city --key Arden --key Brook --max-groups 2
 
+      hubermean release trips.parquet --user rider_id --value fare --epsilon 1 \\
+        --ledger budget.sqlite --dataset trips --dry-run
+
       hubermean release 'trips-*.csv' --user rider_id --value fare --epsilon 1 \\
         --value minutes --delta 1e-6 --per user --json
     """
     check_output(as_json=as_json, quiet=quiet)
+    check_dry_run(dry_run, report=report, quiet=quiet)
     # A report that cannot be written is refused before anything is spent.
     destination = None if report is None else Destination.checked(report)
     with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
@@ -96,6 +103,7 @@ def release(
             neighbors=neighbors,
             mechanism=mechanism,
             progress=not (as_json or quiet),
+            dry_run=dry_run,
             **make_group_arguments(file, by, key, keys, max_groups),
             **to_keywords(options),
         )

@@ -20,6 +20,7 @@ from hubermean.data.user_table import PrivateTable
 from hubermean.distributions.output import OutputDistribution
 from hubermean.errors import InputError, NotReleased, parameter
 from hubermean.noise.source import NoiseSource
+from hubermean.types.dry_run import Prospect
 from hubermean.types.release import Denominator, IntervalRule
 from hubermean.types.request import PublicFacts, Request
 from hubermean.types.timings import stage
@@ -112,6 +113,10 @@ class Prepared(ABC):
     def is_adaptive(self) -> bool:
         """Whether parameters are estimated in private steps; an audit then makes neighbor pairs for each step."""
         return False
+
+    def prospect(self) -> Prospect:
+        """What a release would do and need, in public terms, for dry runs."""
+        return Prospect()
 
     def users_to_audit(self) -> int:
         """The least number of users an audit needs; with fewer the mechanism would only refuse."""

@@ -39,7 +39,11 @@ from hubermean.mechanisms.adaptive.steps import (
     plan_steps,
 )
 from hubermean.mechanisms.base import Mechanism, Outcome, Prepared
-from hubermean.mechanisms.contributions import check_threshold_power, parse_threshold_power
+from hubermean.mechanisms.contributions import (
+    check_threshold_power,
+    find_least_users,
+    parse_threshold_power,
+)
 from hubermean.mechanisms.intervals import ColumnIntervals
 from hubermean.mechanisms.inverse_sensitivity.mechanism import InverseSensitivity, PreparedInverseSensitivity
 from hubermean.mechanisms.propose_test_release.mechanism import PreparedProposeTestRelease, ProposeTestRelease
@@ -244,6 +248,9 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
         ):  # else `prepare` has found them to be enough
             users = math.ceil(1.3 * users)
         return users
+
+    def least_users(self) -> int:
+        return max(super().least_users(), find_least_users(self._are_enough))
 
     def _are_enough(self, users: float) -> bool:
         try:

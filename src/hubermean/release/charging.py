@@ -20,6 +20,7 @@ from hubermean.ledger.entries import Entry, Kind, Question, check_name
 from hubermean.ledger.ledger import Charge
 from hubermean.release.ledger import Ledger
 from hubermean.release.records import record_release, restore_release
+from hubermean.types.dry_run import Prospect
 from hubermean.types.release import Release
 from hubermean.types.release_info import Receipt
 from hubermean.types.release_table import ReleaseTable
@@ -52,15 +53,33 @@ class LedgerCharge:
             NotReleased: the recorded outcome is that the mechanism's private test decided against a release.
             BudgetExhausted: nothing is recorded, and too little budget is left.
         """
-        entry = None if self.fresh else self.ledger.find_answer(self.dataset, self.question)
-        if entry is not None:
+        if (entry := self.find_answer()) is not None:
             return self._restore(entry)
         # The rho of a concentrated output distribution is known only later.
         privacy_cost = PrivacyCost(epsilon=request.epsilon, delta=request.delta, rho=Fraction(0))
         self.ledger.check_budget(self.dataset, self.question, privacy_cost, self.relation)
         return None
 
-    def charge(self, privacy_cost: PrivacyCost, compute: Callable[[], R]) -> R:
+    def find_answer(self) -> Entry | None:
+        """Return the entry that answers the question already; None if there is none or a fresh answer is wanted."""
+        return None if self.fresh else self.ledger.find_answer(self.dataset, self.question)
+
+    def foresee(self, privacy_cost: PrivacyCost) -> tuple[str, str]:
+        """Return what would be charged, and what would be left then, as texts; nothing is recorded.
+
+        Raises:
+            BudgetExhausted: too little budget is left.
+        """
+        budget = self.ledger.dataset(self.dataset)
+        cost = budget.compute_cost(self.question, privacy_cost, self.relation)
+        after = replace(budget, spent=budget.spent + cost)
+        if not after.spent.within(budget.limit):
+            raise budget.budget_exhausted(cost)
+        return budget.composition.format_cost(cost), after.left_in_words
+
+    def charge(
+        self, privacy_cost: PrivacyCost, compute: Callable[[], R], prospect: Callable[[], Prospect]
+    ) -> R:
         """Commit the charge, compute the release, record it."""
         charge = self.ledger.charge(
             self.dataset, self.question, privacy_cost, self.relation, unless_answered=not self.fresh

@@ -23,6 +23,7 @@ from hubermean.release.path import (
     NO_USERS,
     NOT_CHARGED,
     Charger,
+    describe_prospect,
     must_count_users,
     published_parameters,
     round_budget_down,
@@ -128,7 +129,8 @@ def release_groups(
                 outcome = run_on_data(lambda: run.run(table, noise), request)
             return _publish_table(outcome, request, grouping, group_split, chosen, noise, statistic)
 
-        return charger.charge(PrivacyCost(epsilon=request.epsilon, delta=request.delta), compute)
+        cost = PrivacyCost(epsilon=request.epsilon, delta=request.delta)
+        return charger.charge(cost, compute, lambda: describe_prospect(prepared))
 
 
 def _publish_table(

@@ -30,6 +30,7 @@ from hubermean.ingest.reading import ReadRequest
 from hubermean.ingest.vectors import VectorFile, open_vectors
 from hubermean.mechanisms.base import Mechanism, Outcome, Prepared
 from hubermean.noise.source import NoiseSource
+from hubermean.types.dry_run import Prospect
 from hubermean.types.release import Release
 from hubermean.types.request import Neighbors, PublicFacts, Request
 from hubermean.types.timings import stage
@@ -42,14 +43,24 @@ NO_USERS = "there are no users: no record has a value in the user column; check 
 class Charger(Protocol):
     """Charges the cost of a release before the release is computed."""
 
-    def charge(self, privacy_cost: PrivacyCost, compute: Callable[[], T]) -> T:
-        """Commit the charge, then compute and return the release; give back what a refusal did not spend."""
+    def charge(
+        self, privacy_cost: PrivacyCost, compute: Callable[[], T], prospect: Callable[[], Prospect]
+    ) -> T:
+        """Commit the charge, then compute and return the release; give back what a refusal did not spend.
+
+        `prospect` is for a dry run, which returns a description of it instead.
+        """
 
 
 class NotCharged:
     """Computes releases without a ledger; the caller keeps track of the budget."""
 
-    def charge(self, privacy_cost: PrivacyCost, compute: Callable[[], T]) -> T:
+    def find_recorded(self, request: Request) -> None:
+        """Return None: nothing is recorded."""
+
+    def charge(
+        self, privacy_cost: PrivacyCost, compute: Callable[[], T], prospect: Callable[[], Prospect]
+    ) -> T:
         """Compute and return the release."""
         return compute()
 
@@ -167,7 +178,8 @@ def _release_users(
         return _publish(outcome, request, known, mechanism, noise, statistic)
 
     rho = prepared.concentrated() if isinstance(prepared, Prepared) else None
-    return charger.charge(PrivacyCost(epsilon=request.epsilon, delta=request.delta, rho=rho), compute)
+    cost = PrivacyCost(epsilon=request.epsilon, delta=request.delta, rho=rho)
+    return charger.charge(cost, compute, lambda: describe_prospect(prepared))
 
 
 def _publish(
@@ -232,6 +244,15 @@ def must_count_users(relation: Neighbors, n_users: int | None, *, countable: boo
             f"{parameter('neighbors', 'add-remove')}"
         )
     return True
+
+
+def describe_prospect(prepared: Any) -> Prospect:
+    """What a dry run can say of a prepared mechanism; of a custom one, or one that awaits a public count, little."""
+    if prepared is None:
+        return Prospect(
+            needs=("users as the mechanism needs; their public number is counted after the charge",)
+        )
+    return prepared.prospect() if hasattr(prepared, "prospect") else Prospect()
 
 
 def run_on_data(work: Callable[[], T], request: Request) -> T:

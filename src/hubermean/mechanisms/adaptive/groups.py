@@ -22,6 +22,7 @@ from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.grouped import AdditiveMechanism, GroupMechanism, GroupOutcome, SummedGroups
+from hubermean.types.dry_run import Prospect
 from hubermean.types.request import PublicFacts, Request
 
 StepsFor = Callable[[int], PreparedSteps]
@@ -57,6 +58,9 @@ class AdaptiveGroups(GroupMechanism):
             parameters={**made.parameters, **results.found.parameters()},
             budget_breakdown=steps.break_down_budget(results),
         )
+
+    def prospect(self) -> Prospect:
+        return replace(self.steps(1).prospect(), mechanism=self.mechanism)
 
     def _together(self, steps: PreparedSteps, found: AdaptiveEstimates) -> SummedGroups:
         return SummedGroups(prepared=self.finish(steps, found), mechanism=self.mechanism)

@@ -33,6 +33,7 @@ from hubermean.mechanisms.contributions import (
 )
 from hubermean.searches.bounds import LARGEST_MAX_RECORDS
 from hubermean.searches.location import LENGTHS, PER_OCTAVE, SHORTEST
+from hubermean.types.dry_run import Prospect
 from hubermean.types.options import PartialBounds, PublicParameters
 from hubermean.types.request import PublicFacts, Request
 
@@ -73,6 +74,15 @@ class PreparedSteps:
 
     def is_adaptive(self) -> bool:
         return bool(self.steps)
+
+    def prospect(self) -> Prospect:
+        steps = (*(step.what for step in self.steps), self.final_step)
+        needs = f"about {self.least_users():,} users with usable records" if self.steps else ""
+        return Prospect(steps=steps, needs=tuple(filter(None, [needs])))
+
+    def least_users(self) -> int:
+        """The least number of users with which a release can be expected."""
+        return self.split.least_users()
 
     def dry_run(self, last: Callable[[AdaptiveEstimates], object], *, users: float | None = None) -> None:
         """Refuse, before anything is spent, what no sample could be released with.

@@ -52,6 +52,7 @@ from hubermean.mechanisms.propose_test_release.stability import (
     TotalWeightBounds,
 )
 from hubermean.noise.batch import LARGEST_SCALE
+from hubermean.types.dry_run import Prospect
 from hubermean.types.options import PublicParameters
 from hubermean.types.request import Neighbors, PublicFacts, Request
 
@@ -299,6 +300,11 @@ class PreparedProposeTestRelease(Prepared):
         if self.request.per == "user":
             return f"{users:,} users"
         return f"{users * self.cap:,} records (at most {self.cap:,} per user count)"
+
+    def prospect(self) -> Prospect:
+        steps = () if self.weight_noise is None else (WEIGHT,)
+        needs = (f"about {self.needed()}", "most users well within the threshold")
+        return Prospect(steps=(*steps, _TEST_AND_MEAN), needs=needs)
 
     def distribution(self, table: PrivateTable) -> OutputDistribution:
         located = self.locate(table)
