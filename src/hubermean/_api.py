@@ -208,6 +208,7 @@ def mean(
             reading=reading,
             grouping=grouping,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
@@ -365,6 +366,7 @@ def count(
             reading=reading,
             grouping=grouping,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
@@ -470,6 +472,7 @@ def mean_of_user_means(
             reading=reading,
             counts=counts,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:

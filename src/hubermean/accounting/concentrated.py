@@ -38,11 +38,11 @@ def epsilon_of_part(epsilon: float, delta: float, part: Fraction) -> Fraction:
     - With alpha the order that `largest_rho` uses for its R, the bound epsilon - alpha (R - part) holds for all ends
       of one release together, each with its own part, for delta as a whole (proofs/ledger.md, Lemma 7). The delta is
       used in full.
-    - Never more than epsilon, nor less than epsilon - alpha R, which the conversion costs.
+    - Never more than epsilon; epsilon - alpha R, which the conversion costs, is never saved.
     """
     rho, order = _best_order(check_positive("epsilon", epsilon), check_probability("delta", delta))
     saved = Fraction(order) * max(Fraction(rho) - part, Fraction(0))
-    return Fraction(epsilon) - saved
+    return max(Fraction(epsilon) - saved, Fraction(0))
 
 
 @lru_cache(maxsize=1024)

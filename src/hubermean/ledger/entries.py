@@ -15,6 +15,7 @@ entry comes from the data, except for what was released.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import math
@@ -49,11 +50,15 @@ class Question:
         digest: identifies the question; two questions with the same digest have the same answer.
         description: what the ledger shows of the question.
         user_columns: the columns that identify a user; empty if the caller supplied one mean per user.
+        by_whom: who asks; not part of the question.
+        lasting: whether the question is recognised in other processes too; that of an unnamed data frame is not.
     """
 
     digest: str
     description: Mapping[str, Any]
     user_columns: tuple[str, ...]
+    by_whom: str = ""
+    lasting: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +129,16 @@ class Entry:
         if not isinstance(text, str):
             raise LedgerDamaged(f"entry {self.number} has no {field}", entry=self.number)
         return text
+
+
+def name_asker(by_whom: str | None) -> str:
+    """Return who asks: a given name, by default that of the system's user, empty where the system has none."""
+    if by_whom is not None:
+        return check_name(by_whom, "by_whom")
+    try:
+        return printable(getpass.getuser())[:LONGEST_NAME]
+    except (OSError, KeyError, ImportError):  # a container may have no name for its user
+        return ""
 
 
 def check_name(name: object, what: str) -> str:

@@ -20,7 +20,16 @@ from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable, param
 from hubermean.ledger.amounts import NOTHING, Cost
 from hubermean.ledger.composition import changes_between, composition_named
 from hubermean.ledger.dataset import Dataset, read_dataset
-from hubermean.ledger.entries import ANSWERS, GENESIS, Entry, Kind, Question, check_name, compute_digest
+from hubermean.ledger.entries import (
+    ANSWERS,
+    GENESIS,
+    Entry,
+    Kind,
+    Question,
+    check_name,
+    compute_digest,
+    name_asker,
+)
 from hubermean.ledger.postgres_store import PostgresStore
 from hubermean.ledger.sqlite_store import SqliteStore
 from hubermean.ledger.store import WHOLE, Rows, Store, to_entry
@@ -92,6 +101,7 @@ class BudgetLedger:
         neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
         user: str | list[str] | tuple[str, ...] | None = None,
         composition: str = "basic",
+        by_whom: str | None = None,
     ) -> None:
         """Open a data set; creates the ledger if there is none.
 
@@ -102,6 +112,7 @@ class BudgetLedger:
             user: the column or columns that identify a user in all releases. If omitted, the first release decides.
             composition: "basic" (epsilons and deltas add up) or "concentrated" (many releases cost less in total;
                 needs delta > 0).
+            by_whom: who opens it; by default the system's user.
 
         Raises:
             InputError: an argument is invalid, or the data set exists already.
@@ -113,6 +124,7 @@ class BudgetLedger:
         users = None if user is None else [check_name(one, "user") for one in column_names(user, "user")]
         content = {
             "at": _now(),
+            "by_whom": name_asker(by_whom),
             "epsilon": epsilon,
             "delta": delta,
             "neighbors": relation.value,
@@ -167,6 +179,7 @@ class BudgetLedger:
         delta: float = 0.0,
         neighbors: str | Neighbors | None = None,
         note: str = "",
+        by_whom: str | None = None,
     ) -> Dataset:
         """Charge for a release that is made with other software; call it before that release.
 
@@ -175,6 +188,7 @@ class BudgetLedger:
             epsilon, delta: the cost of the release.
             neighbors: the change of the data that the release hides; by default that of the data set.
             note: what the release is, for readers of the ledger.
+            by_whom: who makes it; by default the system's user.
 
         Raises:
             BudgetExhausted: too little is left; nothing was charged.
@@ -193,7 +207,9 @@ class BudgetLedger:
             "delta": float(delta),
             "neighbors": relation and relation.value,
         }
-        question = Question(digest=uuid4().hex, description=description, user_columns=())
+        question = Question(
+            digest=uuid4().hex, description=description, user_columns=(), by_whom=name_asker(by_whom)
+        )
         privacy_cost = PrivacyCost(epsilon=float(epsilon), delta=float(delta))
         return self.charge(dataset, question, privacy_cost, relation, kind="spent").dataset
 
@@ -295,6 +311,7 @@ class BudgetLedger:
                 "token": uuid4().hex,  # makes every charge a different text
                 "question": _question_key(name, question),
                 "asked": dict(question.description),
+                "by_whom": question.by_whom,
                 "cost": cost.to_dict(),
             }
             # Only a release decides which columns identify a user, not a request that was refused.

@@ -147,6 +147,8 @@ def _is_well_formed(entry: Entry, is_record: IsRecord) -> bool:
         if to_canonical_json(content) != entry.body or entry.kind not in KINDS:
             return False
         entry.read_cost("spent")
+        if content.get("by_whom"):  # empty where the system had no name; the first ledgers had none
+            check_name(content["by_whom"], "by_whom")
         if entry.kind == "opened":
             return _is_time(content.get("at")) and _has_user_columns(content)
         if not isinstance(content.get("question"), str) or not _has_user_columns(content):

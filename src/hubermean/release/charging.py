@@ -28,6 +28,10 @@ from hubermean.types.request import Neighbors, Request
 
 R = TypeVar("R")
 
+ENVIRONMENT = {"ledger": "HUBERMEAN_LEDGER", "dataset": "HUBERMEAN_DATASET"}
+"""Environment variables that the command line reads where an option is not given."""
+_WORDS = {"ledger": "ledger", "dataset": "data set"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerCharge:
@@ -146,6 +150,7 @@ class LedgerCharge:
             charged=charge.dataset.composition.format_cost(charge.cost),
             left=charge.dataset.left_in_words,
             recorded=entry is not None,
+            lasting=self.question.lasting,
         )
         return cast(R, replace(cast(Any, release), receipt=receipt))
 
@@ -181,12 +186,14 @@ class LedgerOptions:
         question: Public name of the query, in place of the file's name. A query is recognised by it when it is
             repeated with the same parameters. Files and queries have their own; data frames have none beyond this
             process.
+        by_whom: Who asks, as the ledger shows it; by default the system's user.
         fresh: Make the release again and charge it again, for data that have changed.
     """
 
     ledger: Ledger | str | os.PathLike[str] | None = None
     dataset: str | None = None
     question: str | None = None
+    by_whom: str | None = None
     fresh: bool = False
 
     @contextlib.contextmanager
@@ -199,10 +206,7 @@ class LedgerOptions:
             InputError: only one of ledger and data set is given.
         """
         if self.ledger is None or self.dataset is None:
-            if self.ledger is not None or self.dataset is not None or self.fresh:
-                raise InputError(
-                    f"{parameter('ledger')} and {parameter('dataset')} go together; give both, or neither"
-                )
+            self._refuse_half()
             yield None
             return
         name = check_name(self.dataset, "dataset")
@@ -219,6 +223,25 @@ class LedgerOptions:
             if opened is not self.ledger:
                 opened.close()
 
+    def _refuse_half(self) -> None:
+        """Raise InputError where something is given that needs a ledger and a data set, and one of them is not."""
+        given = [name for name in ("ledger", "dataset", "fresh", "by_whom") if getattr(self, name)]
+        if not given:
+            return
+        if given[0] in ENVIRONMENT:
+            missing = "dataset" if given[0] == "ledger" else "ledger"
+            variable = ENVIRONMENT[given[0]]
+            if os.environ.get(variable) == getattr(self, given[0]):
+                raise InputError(
+                    f"the environment variable {variable} gives a {_WORDS[given[0]]}, but no {_WORDS[missing]} is "
+                    f"given; add {parameter(missing)} or set {ENVIRONMENT[missing]}, or unset {variable} to release "
+                    "without a ledger"
+                )
+        raise InputError(
+            f"{parameter('ledger')} and {parameter('dataset')} go together; give both, or neither of them and no "
+            f"{parameter('fresh')} or {parameter('by_whom')}"
+        )
+
 
 class LedgerKeywords(TypedDict, total=False):
     """The fields of `LedgerOptions` as keywords."""
@@ -226,4 +249,5 @@ class LedgerKeywords(TypedDict, total=False):
     ledger: Ledger | str | os.PathLike[str] | None
     dataset: str | None
     question: str | None
+    by_whom: str | None
     fresh: bool
