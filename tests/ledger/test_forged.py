@@ -310,7 +310,9 @@ def shift(rows: list[dict[str, Any]], first: int, by: str) -> None:
 
 
 def give_back_more(rows: list[dict[str, Any]]) -> None:
-    rows[3]["content"]["refund"]["loss"] = str(Decimal(rows[3]["content"]["refund"]["loss"]) + Decimal("0.01"))
+    rows[3]["content"]["refund"]["loss"] = str(
+        Decimal(rows[3]["content"]["refund"]["loss"]) + Decimal("0.01")
+    )
     shift(rows, 3, "0.01")
 
 

@@ -24,6 +24,7 @@ from hubermean.ledger.amounts import Cost
 from hubermean.ledger.composition import COMPOSITIONS
 from hubermean.mechanisms.base import Outcome, Prepared
 
+
 def few_users(number: int = 60) -> pa.Table:
     return pa.table({"u": np.arange(number), "v": np.random.default_rng(1).normal(size=number)})
 
@@ -82,7 +83,9 @@ def test_a_refusal_is_charged_recorded_and_then_given_back(place: str) -> None:
         (_, charge), (_, outcome), (_, refund) = contents(ledger)[1:]
         assert charge["cost"] == {"loss": "1", "delta": "0"}
         used = Decimal(outcome["used"]["loss"])
-        assert used == Decimal(repr(refusal.epsilon)) == Decimal("0.06")  # the number of users, and nothing else
+        assert (
+            used == Decimal(repr(refusal.epsilon)) == Decimal("0.06")
+        )  # the number of users, and nothing else
         assert used + Decimal(refund["refund"]["loss"]) == 1
         assert ledger.dataset("d").spent == Cost(loss=used, delta=Decimal(0))
         assert "at" not in refund
