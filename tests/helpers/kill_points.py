@@ -266,7 +266,7 @@ def main() -> None:
 def preload(place: str, *, own: bool) -> None:
     """Import what a release imports, so that it need not be imported in every process; nothing is opened.
 
-    With `own` the modules of the package are imported, too, and their own statements are not among those of the release.
+    With `own` the modules of the package are imported, too; what they run then is no part of the release.
     """
     import duckdb  # noqa: F401
     import pyarrow.parquet  # noqa: F401

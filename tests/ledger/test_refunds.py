@@ -121,10 +121,15 @@ def test_a_concentrated_release_gives_back_in_rho(tmp_path: Path) -> None:
             assert ledger.verify().sound
 
 
-def test_a_concentrated_charge_is_not_given_back_for_what_is_stated_in_epsilon(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole", [None, Fraction(1, 2)])
+def test_nothing_is_given_back_of_a_concentrated_budget_in_another_unit_than_it_was_charged_in(
+    tmp_path: Path, whole: Fraction | None
+) -> None:
+    """proofs/ledger.md, Lemma 8: what each end is bounded by in epsilon says too little of the divergence."""
+    rho = Fraction(1, 10**6) if whole is None else None
     with opened(tmp_path / "l.sqlite", "concentrated") as ledger:
-        refused(ledger, mechanism=Refuses(epsilon=1e-9, whole=Fraction(1, 8)), delta=1e-6)
-        assert ledger.dataset("d").spent.loss == Decimal("0.125")
+        refused(ledger, mechanism=Refuses(epsilon=1e-9, rho=rho, whole=whole), delta=1e-6)
+        assert ledger.dataset("d").spent.loss == Decimal("0.5")
         assert [kind for kind, _ in contents(ledger)][-1] == "not-released"
 
 

@@ -23,7 +23,16 @@ from hubermean.accounting.arguments import round_down
 from hubermean.accounting.budget import PrivacyCost, not_above
 from hubermean.accounting.concentrated import largest_rho
 from hubermean.errors import InputError, parameter
-from hubermean.ledger.amounts import Cost, as_written, exponential, half_of, product, total_of, upward
+from hubermean.ledger.amounts import (
+    NOTHING,
+    Cost,
+    as_written,
+    exponential,
+    half_of,
+    product,
+    total_of,
+    upward,
+)
 from hubermean.types.formatting import one_sided
 from hubermean.types.request import Neighbors
 
@@ -53,11 +62,19 @@ class Composition(ABC):
         (proofs/ledger.md, Lemma 8).
         """
         charged = self.cost(whole, changes)
-        if whole.rho is not None and part.rho is None and self.unit == "rho":
+        if not (part.epsilon or part.delta or part.rho):
+            return NOTHING
+        if not self._in_one_unit(whole, part):
             return charged
-        loss = self.cost(replace(part, rho=None if whole.rho is None else part.rho), changes).loss
-        delta = self.cost(replace(whole, delta=part.delta), changes).delta
+        loss, delta = (
+            self.cost(part, changes).loss,
+            self.cost(replace(whole, delta=part.delta), changes).delta,
+        )
         return Cost(loss=min(loss, charged.loss), delta=min(delta, charged.delta))
+
+    def _in_one_unit(self, whole: PrivacyCost, part: PrivacyCost) -> bool:
+        """Whether a part can be told from the whole in the unit of losses."""
+        return True
 
     @abstractmethod
     def epsilon_left(self, left: Cost) -> Decimal:
@@ -126,6 +143,9 @@ class Concentrated(Composition):
         # epsilon-DP is epsilon^2/2-zCDP (Bun & Steinke 2016), and no divergence is above epsilon.
         rho = min(upward(Fraction(epsilon) ** 2 / 2), epsilon)
         return Cost(loss=rho, delta=_delta_of_changes(as_written(privacy_cost.epsilon), delta, changes))
+
+    def _in_one_unit(self, whole: PrivacyCost, part: PrivacyCost) -> bool:
+        return (whole.rho is None) == (part.rho is None)
 
     def epsilon_left(self, left: Cost) -> Decimal:
         root = math.sqrt(2.0 * float(left.loss)) * (1.0 - 1e-12)
