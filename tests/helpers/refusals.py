@@ -11,9 +11,9 @@ import hubermean as hm
 
 
 def refuse(ledger: Any, question: str, *, dataset: str = "d", epsilon: float = 1.0) -> hm.NotReleased:
-    """Ask for the mean of forty users, who are too few; their number is private, and costs 6% of epsilon."""
+    """Ask for the mean of four users, who are too few; their number is private, and costs 6% of epsilon."""
     with pytest.raises(hm.NotReleased) as caught:
         hm.mean_of_user_means(
-            np.arange(40.0), epsilon=epsilon, ledger=ledger, dataset=dataset, question=question
+            np.arange(4.0), epsilon=epsilon, ledger=ledger, dataset=dataset, question=question
         )
     return caught.value
