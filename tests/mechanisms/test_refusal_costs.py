@@ -6,6 +6,7 @@ Claims are what audits hold the output distributions to (`tests/auditing/test_cl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 import hubermean as hm
 from hubermean.accounting.budget import Claim
+from hubermean.data.encoding import BINARY
 from hubermean.data.user_table import UserTable
 from hubermean.distributions.output import Independent, NoisyTest, OutputDistribution, Staged, get_claim
+from hubermean.mechanisms.propose_test_release.mechanism import ProposeTestRelease
 from hubermean.mechanisms.registry import resolve_mechanism
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.types.options import PublicParameters
@@ -111,3 +114,14 @@ def test_a_test_that_fails_and_an_answer_that_is_withheld_cost_everything() -> N
             clusters, epsilon=1, delta=1e-5, mechanism="propose-test-release", threshold=2.0, radius=10.0
         )
     assert (caught.value.epsilon, caught.value.delta) == (1.0, 1e-5)
+
+
+def test_steps_before_a_test_that_was_not_made_are_counted() -> None:
+    request = Request.checked(("v",), epsilon=0.5, delta=1e-6, per="user", neighbors="add-remove")
+    facts = PublicFacts.declared(("v",), (BINARY.limit,))
+    made = ProposeTestRelease(threshold=5.0, radius=100.0).prepare(request, facts)
+    whole = replace(request, epsilon=1.0)
+    prepared = replace(made, charged=whole, before=Fraction(1, 2))
+    with pytest.raises(hm.NotReleased, match=r"epsilon = 0\.520001 of 1 was spent") as caught:
+        prepared.outcome(([0], None))
+    assert (caught.value.epsilon, caught.value.delta) == (0.520001, 0.0)
