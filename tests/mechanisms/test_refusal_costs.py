@@ -125,3 +125,17 @@ def test_steps_before_a_test_that_was_not_made_are_counted() -> None:
     with pytest.raises(hm.NotReleased, match=r"epsilon = 0\.520001 of 1 was spent") as caught:
         prepared.outcome(([0], None))
     assert (caught.value.epsilon, caught.value.delta) == (0.520001, 0.0)
+
+
+def test_a_test_after_steps_knows_what_they_cost() -> None:
+    request = Request.checked(("v",), epsilon=1.0, delta=1e-6, per="user", neighbors="add-remove")
+    table = UserTable.from_means(NORMAL)
+    mechanism = resolve_mechanism("propose-test-release", PublicParameters())
+    prepared: Any = mechanism.prepare(request, PublicFacts.of(table, request.neighbors))
+    sample, claims = sample_with_claims(prepared.distribution(table), InsecureSeededNoise(1))
+    results = prepared.replay(sample, prepared.last)
+    steps = sum(
+        (Fraction(claim.epsilon or 0) for claim in claims[:-2]), Fraction(0)
+    )  # without weight and test
+    assert 0 < results.made.before == results.found.spent == steps
+    assert results.made.charged == request
