@@ -73,7 +73,7 @@ class Composition(ABC):
         return Cost(loss=min(loss, charged.loss), delta=min(delta, charged.delta))
 
     def _in_one_unit(self, whole: PrivacyCost, part: PrivacyCost) -> bool:
-        """Whether a part can be told from the whole in the unit of losses."""
+        """Whether the part is stated in the unit that the whole was charged in."""
         return True
 
     @abstractmethod
