@@ -89,7 +89,7 @@ def batting() -> Floats:
 
 
 def cases() -> Iterator[Case]:
-    """320 requests, most of which cannot be served."""
+    """Some 380 requests, most of which cannot be served."""
     wanted = ("salaries", "home runs", "delays", "film ratings", "medical spending")
     tables = {
         name: user_sums(frame(), user, value, name=name, what=what, source=source)

@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("ledger")
     parser.add_argument("data")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--offset", type=int, default=0, help="begin with this statement")
     parser.add_argument(
         "--last", action="store_true", help="kill at the last run of each statement, not the first"
     )
@@ -239,7 +240,9 @@ def main() -> None:
         folder = Path(made)
         found = points(options.ledger, options.data, how, folder, last=options.last)
         chosen = from_charge(found) if options.from_charge else found
-        counted = kill_everywhere(options.ledger, options.data, how, folder, chosen[:: options.every])
+        counted = kill_everywhere(
+            options.ledger, options.data, how, folder, chosen[options.offset :: options.every]
+        )
     with Ledger(options.ledger) as ledger:
         verification = ledger.verify()
         spent = ledger.dataset("d").spent.loss
