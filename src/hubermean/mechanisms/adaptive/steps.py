@@ -173,11 +173,11 @@ class ChooseRankBound(ChooseContributionBound):
         )
 
     def update(self, found: AdaptiveEstimates, sample: int) -> AdaptiveEstimates:
-        found, given = super().update(found, sample), self.split.known.max_records
-        assert found.cap is not None
-        if given is not None and found.cap >= given:  # nobody counts for more than the caller's bound
-            return replace(found, cap=given)
-        return replace(found, beyond_cap=self.split.rank_bound_search(found).expected_beyond)
+        updated, given = super().update(found, sample), self.split.known.max_records
+        assert updated.cap is not None
+        if given is not None and updated.cap >= given:  # nobody counts for more than the caller's bound
+            return replace(updated, cap=given)
+        return replace(updated, beyond_cap=self.split.rank_bound_search(found).expected_beyond)
 
 
 @dataclass(frozen=True)
