@@ -14,7 +14,7 @@ import numpy as np
 from hubermean_experiments.figures.records import GAUSSIAN, LOMAX, UNIFORM, Floats, SyntheticDistribution
 
 RADIUS = 100.0
-"""What everybody is told about the mean: its distance from zero is at most this, in every number of columns."""
+"""What everybody is given about the mean: its distance from zero is at most this, in every number of columns."""
 
 
 def _log_normal(generator: np.random.Generator, out: Floats, *, sigma: float) -> None:

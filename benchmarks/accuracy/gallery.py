@@ -33,7 +33,7 @@ from hubermean_experiments.paper.constants import printed_constants
 
 RELEASES = 60
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-TOLD: tuple[tuple[str, tuple[float, float] | None], ...] = (
+GIVEN_BOUNDS: tuple[tuple[str, tuple[float, float] | None], ...] = (
     ("nothing", None),
     ("0 to 25 million", (0.0, 25e6)),
     ("10 times too wide", (0.0, 250e6)),
@@ -98,11 +98,11 @@ def by_epsilon(table: UserTable) -> list[Cloud]:
 
 def by_bounds(table: UserTable) -> Cloud:
     return Cloud(
-        title="bounds told",
+        title="bounds given",
         plain=float(table.means.mean()),
         releases={
             name: releases(table, epsilon=1.0, per="user", seed=number, bounds=bounds)
-            for number, (name, bounds) in enumerate(TOLD)
+            for number, (name, bounds) in enumerate(GIVEN_BOUNDS)
         },
     )
 
@@ -170,7 +170,7 @@ def main() -> None:
     folder = parser.parse_args().folder
     table = salaries()
     gallery_plot.draw_clouds(by_epsilon(table), folder / "epsilon.svg")
-    gallery_plot.draw_told(by_bounds(table), folder / "bounds.svg")
+    gallery_plot.draw_given_bounds(by_bounds(table), folder / "bounds.svg")
     gallery_plot.draw_neighbors(neighbors(), folder / "neighbors.svg")
     gallery_plot.draw_deltas(DELTAS, printed_deltas(), folder / "paper.svg")
     sizes = list(range(1, 601))

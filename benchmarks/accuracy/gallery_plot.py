@@ -41,8 +41,8 @@ def draw_clouds(clouds: Sequence[Cloud], path: Path) -> None:
         save(figure, path)
 
 
-def draw_told(cloud: Cloud, path: Path) -> None:
-    """How far releases are off, by what was told, on a logarithmic scale."""
+def draw_given_bounds(cloud: Cloud, path: Path) -> None:
+    """How far releases are off, by what was given, on a logarithmic scale."""
     with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(8.0, 3.6), layout="constrained")
         names = list(cloud.releases)
@@ -63,7 +63,7 @@ def draw_told(cloud: Cloud, path: Path) -> None:
         axis.set_yticks(range(len(names)), names)
         axis.grid(visible=False, axis="y")
         axis.set_xlabel("distance of the release from the plain mean of player means, dollars")
-        axis.set_title("Bounds that were told, epsilon = 1")
+        axis.set_title("Bounds that were given, epsilon = 1")
         axis.xaxis.set_major_formatter(FuncFormatter(lambda dollars, _: f"{dollars:,.0f}"))
         axis.xaxis.set_minor_locator(NullLocator())
         save(figure, path)

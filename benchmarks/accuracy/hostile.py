@@ -29,7 +29,7 @@ USERS, THRESHOLD, RADIUS, CENTER = 2_000, 6.0, 10_000.0, 12.3
 EPSILON, DELTA = 1.0, 1e-5
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.10, 0.15, 0.20)
 FAILURE = 0.001
-# What `propose-test-release` is told: so many users lie within the threshold, hostile ones not among them.
+# What `propose-test-release` is given: so many users lie within the threshold, hostile ones not among them.
 SHARE_WITHIN = 0.7
 
 
@@ -48,7 +48,7 @@ class Panel:
 
 
 def attacks(means: np.ndarray, hostile: int) -> Iterator[np.ndarray]:
-    """The honest users with the first so many replaced: far up, far down, and just far enough to pull in full."""
+    """The honest users with the first so many replaced: far up, far down, and just far enough for full influence."""
     upward = np.full(means.shape[1], 1.0)
     for place in (1e9 * upward, -1e9 * upward, CENTER + 1.01 * (THRESHOLD + 2.0) * upward):
         attacked = means.copy()

@@ -53,10 +53,10 @@ def gradient_of_exact(
 ) -> float:
     """g of Theorem 2: the gradient that a release of `inverse-sensitivity` has, but for this chance of failure."""
     grid, spacing = prepared.grid, 2.0**prepared.grid.exponent
-    pull = prepared.cap * grid.threshold * spacing
+    influence = prepared.cap * grid.threshold * spacing
     factor = 1 if prepared.request.neighbors is Neighbors.ADD_REMOVE else 2
     noise = factor * noise_as_users(prepared, users=users, failure=failure)
-    return (2 * hostile + noise) * pull + users * prepared.cap * spacing / 2.0
+    return (2 * hostile + noise) * influence + users * prepared.cap * spacing / 2.0
 
 
 def noise_as_users(prepared: PreparedInverseSensitivity, *, users: int, failure: float) -> int:

@@ -1,4 +1,4 @@
-"""Data sets for the comparison with other libraries, and the bounds that everybody is told."""
+"""Data sets for the comparison with other libraries, and the bounds that everybody is given."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DataSets:
             means[which] = drawn[:, 0]
         below, above = right_interval(case)
         width = above - below
-        # The right interval lies anywhere within the wide one: nobody is told the mean by a middle.
+        # The right interval lies anywhere within the wide one: nobody is given the mean by a middle.
         slack = np.array([width * (factor - 1) for factor in WIDTHS])[:, None]
         low = truth + below - slack * generator.random((len(WIDTHS), number))
         return cls(case=case, means=means, truth=truth, low=low, high=low + slack + width)

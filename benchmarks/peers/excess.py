@@ -68,7 +68,7 @@ class Comparison:
 
     Attributes:
         ratio: their excess over ours; not a number unless both are above zero.
-        low, high: its 95% interval; `high` is infinite where ours cannot be told from zero.
+        low, high: its 95% interval; `high` is infinite where ours cannot be distinguished from zero.
         lead: by how many standard errors their excess is larger than ours. What both owe to the data cancels.
     """
 

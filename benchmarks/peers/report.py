@@ -97,7 +97,7 @@ def write_markdown(path: Path, found: Comparisons) -> None:
     )
     relations, tables = [], []
     for peer, version in found.versions.items():
-        ours = [f"`{contestant.neighbors}`" for contestant in (peer.told, peer.untold)]
+        ours = [f"`{contestant.neighbors}`" for contestant in (peer.same_bounds, peer.no_bounds)]
         relations.append([f"{peer.title} {version}", peer.relation, peer.how, *ours])
         cells = [_cells(row) for row in _rows_of(found, peer)]
         tables.append(f"## {peer.title}\n\n{_markdown(_headings(peer), cells)}")
@@ -122,9 +122,9 @@ def write_markdown(path: Path, found: Comparisons) -> None:
 
 def _headings(peer: Peer) -> list[str]:
     case = ["n", "distribution", "m", "bounds"]
-    told = ["ours, same bounds", "ratio", "standing"]
-    untold = ["ours, no bounds", "refused", "ratio", "verdict"]
-    return [*case, peer.title, *told, *untold]
+    same_bounds = ["ours, same bounds", "ratio", "standing"]
+    no_bounds = ["ours, no bounds", "refused", "ratio", "verdict"]
+    return [*case, peer.title, *same_bounds, *no_bounds]
 
 
 def _cells(row: Row) -> list[str]:
@@ -134,12 +134,12 @@ def _cells(row: Row) -> list[str]:
         str(row.case.records),
         _bounds(row.factor),
         _excess(row.theirs),
-        _excess(row.told),
-        _ratio(row.beside_told),
-        standing(row.beside_told),
-        _excess(row.untold),
+        _excess(row.same_bounds),
+        _ratio(row.beside_same_bounds),
+        standing(row.beside_same_bounds),
+        _excess(row.no_bounds),
         f"{row.refused:.1%}" if row.refused else "0",
-        _ratio(row.beside_untold),
+        _ratio(row.beside_no_bounds),
         _verdict(row),
     ]
 
@@ -185,15 +185,17 @@ def _summary(found: Comparisons) -> str:
         rows = _rows_of(found, peer)
         for users in sorted({row.case.users for row in rows}):
             chosen = [row for row in rows if row.case.users == users]
-            told = [
-                _over_cases(geometric_mean, [row.beside_told for row in chosen if row.factor == factor])
+            same_bounds = [
+                _over_cases(
+                    geometric_mean, [row.beside_same_bounds for row in chosen if row.factor == factor]
+                )
                 for factor in WIDTHS
             ]
-            untold = [
-                _over_cases(min, [row.beside_untold for row in chosen if row.factor == factor])
+            no_bounds = [
+                _over_cases(min, [row.beside_no_bounds for row in chosen if row.factor == factor])
                 for factor in WIDTHS
             ]
-            lines.append([peer.title, f"{users:,}", *told, *untold])
+            lines.append([peer.title, f"{users:,}", *same_bounds, *no_bounds])
     names = [f"{kind}, {_bounds(factor)}" for kind in ("same bounds", "no bounds") for factor in WIDTHS]
     return _markdown(["library", "n", *names], lines)
 
@@ -208,14 +210,14 @@ def _sentences(found: Comparisons) -> Iterable[str]:
     right = [row for row in found.rows if row.factor == 1]
     for peer in found.versions:
         judged = [row for row in _rows_of(found, peer) if row.met is not None]
-        standings = [standing(row.beside_told) for row in right if row.peer == peer]
+        standings = [standing(row.beside_same_bounds) for row in right if row.peer == peer]
         counts = ", ".join(f"{word} in {standings.count(word)}" for word in ("ahead", "tie", "behind"))
         yield (
             f"{peer.title}: without bounds, hubermean meets {sum(row.met is True for row in judged)} of {len(judged)} "
             f"targets; with the same right bounds: {counts} of {len(standings)} cases."
         )
     if right:
-        behind = sum(standing(row.beside_untold) == "behind" for row in right)
+        behind = sum(standing(row.beside_no_bounds) == "behind" for row in right)
         yield (
             f"Right bounds help: without them, hubermean is surely behind a library that has them in "
             f"{behind} of {len(right)} cases. Give bounds that are known and public."
@@ -223,7 +225,7 @@ def _sentences(found: Comparisons) -> Iterable[str]:
     yield from _replaced_users(right)
     refused = [row for row in right if row.refused]
     if refused:
-        cases = sorted({f"n = {row.case.users:,} under `{row.peer.untold.neighbors}`" for row in refused})
+        cases = sorted({f"n = {row.case.users:,} under `{row.peer.no_bounds.neighbors}`" for row in refused})
         yield (
             f"Without bounds, hubermean refused up to {max(row.refused for row in refused):.1%} of releases, for "
             f"{_listed(cases)}; what was refused has no error here."
@@ -236,14 +238,16 @@ def _sentences(found: Comparisons) -> Iterable[str]:
 def _replaced_users(right: Sequence[Row]) -> Iterable[str]:
     """What `replace-user` costs beside peers that hide less; for Gaussian users, where clipping plays no part."""
     rows = [
-        row for row in right if row.peer.told.neighbors == "replace-values" and row.case.law == "Gaussian"
+        row
+        for row in right
+        if row.peer.same_bounds.neighbors == "replace-values" and row.case.law == "Gaussian"
     ]
     costs = []
     for users in sorted({row.case.users for row in rows}):
         alike = [row for row in rows if row.case.users == users]
         replaced = sum(row.replaced.value for row in alike) / len(alike)
-        told = sum(row.told.value for row in alike) / len(alike)
-        costs.append(f"{replaced:.3f} for {told:.3f} at n = {users:,}")
+        same_bounds = sum(row.same_bounds.value for row in alike) / len(alike)
+        costs.append(f"{replaced:.3f} for {same_bounds:.3f} at n = {users:,}")
     if costs:
         yield (
             f"hubermean's `replace-user` hides more than OpenDP and diffprivlib do. With right bounds of Gaussian "
@@ -253,7 +257,7 @@ def _replaced_users(right: Sequence[Row]) -> Iterable[str]:
 
 def _far_answers(right: Sequence[Row], releases: int) -> Iterable[str]:
     once = {
-        (row.peer.untold, row.case): row for row in right
+        (row.peer.no_bounds, row.case): row for row in right
     }.values()  # two peers may share what we released
     if far := sum(row.far for row in once):
         cases = [_case(row) for row in once if row.far]
@@ -264,9 +268,7 @@ def _far_answers(right: Sequence[Row], releases: int) -> Iterable[str]:
 
 
 def _case(row: Row) -> str:
-    return (
-        f"n = {row.case.users:,}, {row.case.law}, m = {row.case.records} under `{row.peer.untold.neighbors}`"
-    )
+    return f"n = {row.case.users:,}, {row.case.law}, m = {row.case.records} under `{row.peer.no_bounds.neighbors}`"
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from accuracy.draws import Case
 from peers.excess import Comparison, Estimate
 
 TARGETS = {(1_000, 10): 3.0, (1_000, 100): 100.0}
-"""(users, how many times too wide): how much lower our excess should be, told nothing."""
+"""(users, how many times too wide): how much lower our excess should be, given no bounds."""
 
 MOST_REFUSED = 0.01
 FAR = 1.0
@@ -22,16 +22,16 @@ SURELY = 3.0  # standard errors: with so many comparisons two would often be luc
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Ours:
-    """A call of hubermean: under a relation, and told the bounds of the peers or nothing."""
+    """A call of hubermean: under a relation, and given the bounds of the peers or none."""
 
     neighbors: str
-    told: bool
+    same_bounds: bool
 
     def __str__(self) -> str:
-        return f"hubermean, {self.neighbors}, {'same bounds' if self.told else 'nothing told'}"
+        return f"hubermean, {self.neighbors}, {'same bounds' if self.same_bounds else 'no bounds'}"
 
 
-REPLACED = Ours(neighbors="replace-user", told=True)
+REPLACED = Ours(neighbors="replace-user", same_bounds=True)
 """With bounds, under a relation that hides more than peers do that replace one user's mean."""
 
 
@@ -43,21 +43,21 @@ class Peer:
         key: names its runner, its requirements and its environment.
         relation: which change of the data its guarantee hides, in words.
         how: what it does to the user means.
-        told, untold: hubermean under the same relation, or one that hides more.
+        same_bounds, no_bounds: hubermean under the same relation, or one that hides more.
     """
 
     key: str
     title: str
     relation: str
     how: str
-    told: Ours
-    untold: Ours
+    same_bounds: Ours
+    no_bounds: Ours
 
 
 _REPLACE_ONE = {
     "relation": "one user's mean is replaced by any other; the number of users is public",
-    "told": Ours(neighbors="replace-values", told=True),
-    "untold": Ours(neighbors="replace-user", told=False),
+    "same_bounds": Ours(neighbors="replace-values", same_bounds=True),
+    "no_bounds": Ours(neighbors="replace-user", same_bounds=False),
 }
 
 PEERS = (
@@ -79,8 +79,8 @@ PEERS = (
         relation="one user is there or not; the number of users is private",
         how="`Metrics.MEAN`, one row per user, one public partition, Laplace noise: half of epsilon for the count, "
         "half for the sum of distances from the middle of the bounds",
-        told=Ours(neighbors="add-remove", told=True),
-        untold=Ours(neighbors="add-remove", told=False),
+        same_bounds=Ours(neighbors="add-remove", same_bounds=True),
+        no_bounds=Ours(neighbors="add-remove", same_bounds=False),
     ),
 )
 
@@ -91,10 +91,10 @@ class Row:
 
     Attributes:
         factor: how many times too wide the bounds are.
-        theirs, told, untold: the excess of the peer, and ours with the same bounds and with nothing told.
+        theirs, same_bounds, no_bounds: the excess of the peer, and ours with the same bounds and with no bounds.
         replaced: ours under `REPLACED`, for right bounds alone; not a number for others.
-        beside_told, beside_untold: theirs over ours.
-        refused: the share of our releases, told nothing, that were refused; they have no excess.
+        beside_same_bounds, beside_no_bounds: theirs over ours.
+        refused: the share of our releases, given no bounds, that were refused; they have no excess.
         far: how many of the others were more than `FAR` deviations of a user mean off; the excess counts them.
     """
 
@@ -102,11 +102,11 @@ class Row:
     case: Case
     factor: int
     theirs: Estimate
-    told: Estimate
-    beside_told: Comparison
+    same_bounds: Estimate
+    beside_same_bounds: Comparison
     replaced: Estimate
-    untold: Estimate
-    beside_untold: Comparison
+    no_bounds: Estimate
+    beside_no_bounds: Comparison
     refused: float
     far: int
 
@@ -116,14 +116,16 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether our excess, told nothing, is as much lower as it should be; to refuse is not to be better."""
+        """Whether our excess, given no bounds, is as much lower as it should be; to refuse is not to be better."""
         if self.target is None:
             return None
-        return self.beside_untold.ratio >= self.target and self.refused <= MOST_REFUSED
+        return self.beside_no_bounds.ratio >= self.target and self.refused <= MOST_REFUSED
 
     @property
     def close(self) -> bool:
-        return self.target is not None and self.beside_untold.low < self.target < self.beside_untold.high
+        return (
+            self.target is not None and self.beside_no_bounds.low < self.target < self.beside_no_bounds.high
+        )
 
 
 def standing(beside: Comparison) -> str:

@@ -55,37 +55,37 @@ class Released:
 
     def _row(self, peer: Peer, which: int, width: int) -> Row:
         data = self.cases[which]
-        theirs = _scores(self.theirs[peer][which], data, width, told=True)
-        told, replaced, untold = (
-            _scores(self.ours[ours][which], data, width, told=ours.told)
-            for ours in (peer.told, REPLACED, peer.untold)
+        theirs = _scores(self.theirs[peer][which], data, width, same_bounds=True)
+        same_bounds, replaced, no_bounds = (
+            _scores(self.ours[ours][which], data, width, same_bounds=ours.same_bounds)
+            for ours in (peer.same_bounds, REPLACED, peer.no_bounds)
         )
-        released = self.ours[peer.untold][which][width]
+        released = self.ours[peer.no_bounds][which][width]
         return Row(
             peer=peer,
             case=data.case,
             factor=WIDTHS[width],
             theirs=Estimate.of(theirs),
-            told=Estimate.of(told),
-            beside_told=Comparison.of(theirs, told),
+            same_bounds=Estimate.of(same_bounds),
+            beside_same_bounds=Comparison.of(theirs, same_bounds),
             replaced=Estimate.of(replaced),
-            untold=Estimate.of(untold),
-            beside_untold=Comparison.of(theirs, untold),
+            no_bounds=Estimate.of(no_bounds),
+            beside_no_bounds=Comparison.of(theirs, no_bounds),
             refused=float(np.isnan(released).mean()),
             far=int((np.abs(released - data.plain[:, None]) > FAR * data.case.spread).sum()),
         )
 
 
-def _scores(released: Floats, data: DataSets, width: int, *, told: bool) -> Floats:
+def _scores(released: Floats, data: DataSets, width: int, *, same_bounds: bool) -> Floats:
     """The excess by data set, in units of the plain mean's error."""
-    clipped = data.clipped[width] if told else None
+    clipped = data.clipped[width] if same_bounds else None
     scores = excess_scores(released[width], truth=data.truth, plain=data.plain, clipped=clipped)
     return scores / data.unit
 
 
 def release_ours(ours: Ours, data: DataSets, releases: int) -> Floats:
-    """All releases of one of our contestants; where bounds are not told they cannot matter, so once for all widths."""
-    if not ours.told:
+    """All releases of one of our contestants; where bounds are not given they cannot matter, so once for all widths."""
+    if not ours.same_bounds:
         once = [[_release(ours, means, None) for _ in range(releases)] for means in data.means]
         return np.broadcast_to(np.array(once), (len(WIDTHS), len(data.means), releases))
     released = np.full((*data.low.shape, releases), np.nan)
@@ -143,7 +143,7 @@ def compare(cases: Sequence[Case], *, runs: int, releases: int) -> Comparisons:
             except subprocess.CalledProcessError:
                 missing.append(Missing(peer=peer, why="its runner failed"))
     ours: dict[Ours, Sequence[Floats]] = {}
-    for one in sorted({REPLACED} | {ours for peer in theirs for ours in (peer.told, peer.untold)}):
+    for one in sorted({REPLACED} | {ours for peer in theirs for ours in (peer.same_bounds, peer.no_bounds)}):
         with _timed(str(one)):
             ours[one] = [release_ours(one, sets, releases) for sets in data]
     return Comparisons(

@@ -1,4 +1,4 @@
-"""The same mean by each engine on this machine: plain DuckDB, plain Polars, and hubermean, told nothing but epsilon.
+"""The same mean by each engine on this machine: plain DuckDB, plain Polars, and hubermean, given nothing but epsilon.
 
 A job is made once and run often, in one process beside the others, or alone in a process of its own
 (`benchmarks/speed/file_engine.py`), so that the memory it takes is its own.
@@ -18,7 +18,7 @@ EPSILON = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of every engine, and what hubermean is told beside it.
+    """What is asked of every engine, and what hubermean is given beside it.
 
     Attributes:
         columns: one column, or several for a mean of each.

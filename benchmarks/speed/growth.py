@@ -9,7 +9,7 @@ import numpy as np
 
 
 def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """By least squares on logarithms; not a number where nothing can be told."""
+    """By least squares on logarithms; not a number where nothing can be said."""
     usable = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
     if len({size for size, _ in usable}) < 2:
         return math.nan

@@ -61,7 +61,7 @@ def _grown(
                     engine,
                     file,
                     small,
-                    Case(title="", column=names[0], told={"columns": list(names)}),
+                    Case(title="", column=names[0], stated={"columns": list(names)}),
                     threads=threads,
                     limits=limits,
                     releases=repeats + 1,

@@ -1,4 +1,4 @@
-"""One machine: `hubermean.mean`, told nothing but epsilon, beside plain DuckDB and plain Polars on the same files.
+"""One machine: `hubermean.mean`, given nothing but epsilon, beside plain DuckDB and plain Polars on the same files.
 
 Times are of whole calls in one process, in turns. Memory is of each alone, in a process of its own.
 """
@@ -41,21 +41,21 @@ SAYS = (
 class Case:
     title: str
     column: str
-    told: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Any] = field(default_factory=dict)
     user: str = USER
 
 
 CASES = (
     Case(title="double", column=AMOUNT),
-    Case(title="double, mean of user means", column=AMOUNT, told={"per": "user"}),
-    Case(title="double, resolution=0.01", column=AMOUNT, told={"resolution": 0.01}),
+    Case(title="double, mean of user means", column=AMOUNT, stated={"per": "user"}),
+    Case(title="double, resolution=0.01", column=AMOUNT, stated={"resolution": 0.01}),
     Case(title="integer", column=WHOLE),
     Case(title="decimal(12, 2)", column=PRICE),
     Case(title="double, scattered ids", column=AMOUNT, user=SCATTERED),
     Case(
         title="double, resolution=0.01, scattered ids",
         column=AMOUNT,
-        told={"resolution": 0.01},
+        stated={"resolution": 0.01},
         user=SCATTERED,
     ),
     Case(title="integer, scattered ids", column=WHOLE, user=SCATTERED),
@@ -63,14 +63,14 @@ CASES = (
     Case(title="integer, ids of text", column=WHOLE, user=TEXT),
 )
 # Of the largest files: the first cases that differ in what is read or grouped.
-LARGE = tuple(case for case in CASES if case.user != TEXT and "per" not in case.told)
+LARGE = tuple(case for case in CASES if case.user != TEXT and "per" not in case.stated)
 
 
 def beside_plain(file: RowsFile, *, threads: int, repeats: int, cases: Sequence[Case] | None = None) -> Table:
     rows = []
     for case in cases or CASES:
         question = Question(
-            path=file.path, user=case.user, columns=[case.column], threads=threads, **case.told
+            path=file.path, user=case.user, columns=[case.column], threads=threads, **case.stated
         )
         times = in_turns({name: engine(question) for name, engine in ENGINES.items()}, repeats)
         rows.append(
@@ -99,7 +99,7 @@ def beside_plain(file: RowsFile, *, threads: int, repeats: int, cases: Sequence[
 
 def memory(file: RowsFile, *, threads: int, limits: Limits) -> Table:
     small = make_file(SMALL_ROWS, SMALL_USERS)
-    bare = [replace(case, told={}, title="") for case in CASES]  # several cases ask the same of others
+    bare = [replace(case, stated={}, title="") for case in CASES]  # several cases ask the same of others
     plain = {
         (name, case.user, case.column): _peak(alone(name, file, small, case, threads=threads, limits=limits))
         for name in PLAIN
@@ -134,8 +134,8 @@ def within_memory(file: RowsFile, *, threads: int, limits: Limits) -> Table:
 
 def _within(file: RowsFile, small: RowsFile, threads: int, limits: Limits) -> Iterator[list[str]]:
     for case in LARGE:
-        told = {**case.told, "memory_limit": MEMORY_LIMIT}
-        found = alone("hubermean", file, small, replace(case, told=told), threads=threads, limits=limits)
+        stated = {**case.stated, "memory_limit": MEMORY_LIMIT}
+        found = alone("hubermean", file, small, replace(case, stated=stated), threads=threads, limits=limits)
         yield [
             case.title,
             found.ended or seconds(found.best_seconds),
@@ -149,7 +149,13 @@ def stages(file: RowsFile, *, threads: int, limits: Limits) -> Table:
     """What comes after reading and grouping, beside these."""
     rows = []
     for case in LARGE:
-        given = {"path": file.path, "user": case.user, "value": case.column, "threads": threads, **case.told}
+        given = {
+            "path": file.path,
+            "user": case.user,
+            "value": case.column,
+            "threads": threads,
+            **case.stated,
+        }
         command = [sys.executable, str(Path(__file__).with_name("stage_times.py")), json.dumps(given)]
         watched = watch(command, most_seconds=limits.seconds, most_bytes=limits.bytes)
         if not watched.done:
@@ -186,6 +192,6 @@ def alone(
         releases=releases,
         seconds=limits.seconds,
         rows=file.rows,
-        options={"engine": engine, "small": small.path, **case.told},
+        options={"engine": engine, "small": small.path, **case.stated},
     )
     return measure_engine(work, limits)

@@ -71,7 +71,7 @@ CONTESTANTS = (
     Contestant(
         title="hubermean, given bounds",
         estimates=USER_MEANS,
-        options={"engine": "hubermean", "per": "user", "told_bounds": True},
+        options={"engine": "hubermean", "per": "user", "given_bounds": True},
     ),
     Contestant(title="OpenDP, Polars", estimates=USER_MEANS, environment="opendp", runner="file_opendp"),
     Contestant(

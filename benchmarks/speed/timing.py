@@ -38,7 +38,7 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Difference:
     """What their times say.
 
     `guesses` is the share of single releases that the best threshold on the time assigns to the right data set.
@@ -52,7 +52,7 @@ class Told:
     guesses: float
 
 
-def compare(pair: Pair, pairs: int) -> Told:
+def compare(pair: Pair, pairs: int) -> Difference:
     """Both in turns, the order swapped every time, after two rounds that do not count."""
     times: tuple[list[float], list[float]] = ([], [])
     jobs = (pair.first, pair.second)
@@ -62,17 +62,17 @@ def compare(pair: Pair, pairs: int) -> Told:
             jobs[which]()
             if turn >= 2:
                 times[which].append(time.process_time() - start)
-    return told(pair, *times)
+    return difference(pair, *times)
 
 
-def told(pair: Pair, first: Sequence[float], second: Sequence[float]) -> Told:
+def difference(pair: Pair, first: Sequence[float], second: Sequence[float]) -> Difference:
     rng = np.random.default_rng(0)
     one, other = np.array(first), np.array(second)
     resampled = [
         np.median(rng.choice(other, len(other))) / np.median(rng.choice(one, len(one))) for _ in range(2000)
     ]
     low, high = np.quantile(resampled, [0.025, 0.975])
-    return Told(
+    return Difference(
         pair=pair,
         milliseconds=1e3 * float(np.median(one)),
         ratio=float(np.median(other) / np.median(one)),
@@ -154,7 +154,7 @@ def reading_pairs(rows: int) -> list[Pair]:
     ]
 
 
-def noise_told(draws: int) -> list[Told]:
+def noise_differences(draws: int) -> list[Difference]:
     """Single draws of noise: those larger than the median in size, beside the others."""
     source = SystemNoise()
     found = []
@@ -175,14 +175,14 @@ def noise_told(draws: int) -> list[Told]:
         pair = Pair(
             what=f"one draw of {kind} noise", difference="small or large noise", first=_idle, second=_idle
         )
-        found.append(told(pair, small, large))
+        found.append(difference(pair, small, large))
     return found
 
 
 def _idle() -> None: ...
 
 
-def table(rows: Sequence[Told]) -> str:
+def table(rows: Sequence[Difference]) -> str:
     lines = [
         "| release | what differs | median, ms | ratio of medians (95% range) | right guesses from one time |",
         "|---|---|--:|--:|--:|",
@@ -231,7 +231,7 @@ def main() -> None:
         what=made[0].what, difference="nothing (a check)", first=made[0].first, second=made[0].first
     )
     found = [compare(pair, options.pairs) for pair in [*made, itself]]
-    rows = [*found, *noise_told(20 * options.pairs)]
+    rows = [*found, *noise_differences(20 * options.pairs)]
     text = (
         table(rows)
         + "\n"

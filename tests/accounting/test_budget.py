@@ -51,7 +51,7 @@ ACCOUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**KNOWN, **REPLACED, "mechanism": "propose-test-release", "delta": 1e-6, "per": "user"},
         ["the test and the mean"],
     ),
-    "tested, weighed": (
+    "tested, weight_estimated": (
         {**KNOWN, "mechanism": "propose-test-release", "delta": 1e-6, "max_records": 5},
         ["weight of all users", "the test and the mean"],
     ),

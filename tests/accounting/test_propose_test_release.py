@@ -40,7 +40,7 @@ def worst_share(test: ProposeTestReleaseNoise, epsilon: float, delta: float, *, 
 
 @pytest.mark.parametrize("delta", [1e-100, 1e-12, 1e-5, 0.01, 0.3, 0.999])
 @pytest.mark.parametrize("epsilon", [0.03, 1.0, 8.0, 100.0, 744.0, 746.0, 1e4, 1e9])
-def test_every_step_keeps_the_promise(epsilon: float, delta: float) -> None:
+def test_every_step_keeps_the_guarantee(epsilon: float, delta: float) -> None:
     with mp.workprec(700):
         for part, dimension in ((0.003, 1), (0.04, 200), (0.35, 3)):
             test = calibrate_propose_test_release(epsilon, delta, reserve=part * epsilon, dimension=dimension)

@@ -79,7 +79,7 @@ KEPT: list[tuple[str, dict[str, Any], tuple[tuple[str, str], ...]]] = [
         for asked in ASKED
     ],
 )
-def test_mechanisms_keep_their_promise(
+def test_mechanisms_keep_their_guarantee(
     mechanism: str, options: dict[str, Any], per: str, neighbors: str
 ) -> None:
     cap = {"max_records": 3} if per == "record" else {}
@@ -90,7 +90,7 @@ def test_mechanisms_keep_their_promise(
 
 @pytest.mark.parametrize("options", [PURE, APPROXIMATE, {**PURE, "columns": 2}])
 @pytest.mark.parametrize("neighbors", ["replace-user", "replace-values"])
-def test_the_baseline_keeps_its_promise(options: dict[str, Any], neighbors: str) -> None:
+def test_the_baseline_keeps_its_guarantee(options: dict[str, Any], neighbors: str) -> None:
     assert hm.audit("winsorized", **options, **LOCATED, neighbors=neighbors, pairs=60).kept
 
 
@@ -106,7 +106,7 @@ def test_the_baseline_keeps_its_promise(options: dict[str, Any], neighbors: str)
         ("propose-test-release", {**APPROXIMATE, **LOCATED, **REPLACED}, 0.95),
     ],
 )
-def test_the_search_comes_near_the_promise(mechanism: str, options: dict[str, Any], least: float) -> None:
+def test_the_search_comes_near_the_guarantee(mechanism: str, options: dict[str, Any], least: float) -> None:
     """So a little less noise would show: nearly all of epsilon, or of delta where the pair uses that up."""
     found = hm.audit(mechanism, **options, pairs=400)
     assert found.kept
@@ -428,7 +428,7 @@ def test_choices_and_stages_by_brute_force() -> None:
     assert staged.delta(0.1) == pytest.approx(expected, rel=1e-3)
 
 
-def test_a_gate_counts_refusals_and_what_passes() -> None:
+def test_a_noisy_test_counts_refusals_and_what_passes() -> None:
     mine = NoisyTest(passes=1, bits=2, inner=noisy(0, scale=1024.0))
     theirs = NoisyTest(passes=3, bits=2, inner=noisy(500, scale=1024.0))
     shift = 500 / 1024
@@ -441,7 +441,7 @@ def test_a_gate_counts_refusals_and_what_passes() -> None:
     assert compare(theirs, never).delta(0.0) == pytest.approx(0.75)
 
 
-def test_laws_of_different_kinds_are_told_apart() -> None:
+def test_laws_of_different_kinds_are_distinguished() -> None:
     kinds: list[OutputDistribution] = [
         noisy(0),
         noisy(0, 0),

@@ -27,7 +27,7 @@ from hubermean.distributions.output import (
 )
 from hubermean.ingest.duckdb import source as duckdb_source
 
-PROMISE = Claim(what="guarantee", epsilon=1.0, delta=1e-5)
+GUARANTEE = Claim(what="guarantee", epsilon=1.0, delta=1e-5)
 
 
 def choice(*costs: int, rate: Fraction = Fraction(1, 4), claim: Claim | None = None) -> ExponentialMechanism:
@@ -70,41 +70,41 @@ def test_claims_add_up_along_a_path() -> None:
         return Staged(first=first, then=lambda _: choice(place, 0, claim=last))
 
     found = measure_claims(
-        make_repeatable(distribution(0, 0.75)), make_repeatable(distribution(1, 0.75)), PROMISE
+        make_repeatable(distribution(0, 0.75)), make_repeatable(distribution(1, 0.75)), GUARANTEE
     )
     assert found == pytest.approx({"weight": 0.4, "mean": 1 / 3, ADDS_UP: 1.0})
     assert (
-        measure_claims(make_repeatable(distribution(0, 1.0)), make_repeatable(distribution(1, 1.0)), PROMISE)[
-            ADDS_UP
-        ]
+        measure_claims(
+            make_repeatable(distribution(0, 1.0)), make_repeatable(distribution(1, 1.0)), GUARANTEE
+        )[ADDS_UP]
         == 1.25
     )
     nothing = make_repeatable(without_claims(distribution(0, 1.0)))
-    assert measure_claims(nothing, nothing, PROMISE) == {}
+    assert measure_claims(nothing, nothing, GUARANTEE) == {}
 
 
 def test_parts_in_rho_fit_a_claim_in_epsilon_and_delta() -> None:
     rho = largest_rho(1.0, 1e-5)
     parts = [choice(0, 1, claim=Claim(what="column", rho=rho / 2)) for _ in range(2)]
     whole = Independent(parts=parts, claim=Claim(what="mean", epsilon=1.0, delta=1e-5))
-    found = measure_claims(whole, whole, PROMISE)
+    found = measure_claims(whole, whole, GUARANTEE)
     assert found["mean"] == pytest.approx(1.0)
     assert found[ADDS_UP] == 1.0
 
 
 def test_a_cost_that_depends_on_the_data_is_found() -> None:
     one, two = (noisy(0, claim=Claim(what="n", epsilon=epsilon)) for epsilon in (0.1, 0.2))
-    found = measure_claims(one, two, PROMISE)
+    found = measure_claims(one, two, GUARANTEE)
     assert found["what n costs does not depend on the data"] == math.inf
 
 
 def test_laws_without_stages_state_claims_too() -> None:
     claim = Claim(what="t", epsilon=0.5, delta=0.1)
     first, second = (NoisyTest(passes=passes, bits=3, inner=noisy(0), claim=claim) for passes in (2, 3))
-    assert measure_claims(first, second, PROMISE)["t"] == pytest.approx(math.log(1.5) / 0.5)
+    assert measure_claims(first, second, GUARANTEE)["t"] == pytest.approx(math.log(1.5) / 0.5)
     first, second = (SelectedPartitions(chances={"a": one}, bits=3, claim=claim) for one in (0, 1))
-    assert measure_claims(first, second, PROMISE)["t"] == pytest.approx(1.25)
-    assert measure_claims(Uniform(limit=2), Uniform(limit=2), PROMISE) == {}
+    assert measure_claims(first, second, GUARANTEE)["t"] == pytest.approx(1.25)
+    assert measure_claims(Uniform(limit=2), Uniform(limit=2), GUARANTEE) == {}
 
 
 RELATIONS = ["replace-user", "replace-values", "add-remove"]
@@ -168,14 +168,14 @@ def test_every_step_of_adaptive_groups_comes_near_its_claim(neighbors: str) -> N
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize(("per", "cap"), [("user", None), ("record", 3), ("record", None)])
-def test_counts_keep_their_promise(per: Any, cap: int | None, neighbors: str) -> None:
+def test_counts_keep_their_guarantee(per: Any, cap: int | None, neighbors: str) -> None:
     found = hm.audit("count", epsilon=1, per=per, max_records=cap, neighbors=neighbors, pairs=40)
     assert found.kept, found
     assert found.claims["the count"] == pytest.approx(1.0, abs=0.01)
 
 
 @pytest.mark.parametrize("container", ["parquet", "csv", "jsonl", "polars", "arrow-dictionary"])
-def test_a_promise_holds_through_a_container(container: str) -> None:
+def test_a_guarantee_holds_through_a_container(container: str) -> None:
     found = hm.audit("clipped", epsilon=1, bounds=(0, 10), container=container, pairs=10)
     assert found.kept, found
     assert found.loss > 0.5

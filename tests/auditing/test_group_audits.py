@@ -38,7 +38,7 @@ EXACT = {"mechanism": "inverse-sensitivity", "threshold": 1, "radius": 20, "max_
         for relation in RELATIONS
     ],
 )
-def test_no_move_between_groups_beats_the_promise(neighbors: str, options: dict[str, Any]) -> None:
+def test_no_move_between_groups_beats_the_guarantee(neighbors: str, options: dict[str, Any]) -> None:
     found = hm.audit(epsilon=1, groups=4, neighbors=neighbors, pairs=40, **options)
     assert found.kept, repr(found)
     assert found.loss > 0.5 or found.delta_found > 0.1 * found.delta, "the search came close"
@@ -48,7 +48,7 @@ def test_no_move_between_groups_beats_the_promise(neighbors: str, options: dict[
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("max_groups", [1, 2, 3])
 @pytest.mark.parametrize("private_keys", [True, False])
-def test_no_move_between_groups_beats_the_promise_however_long_one_looks(
+def test_no_move_between_groups_beats_the_guarantee_however_long_one_looks(
     neighbors: str, max_groups: int, private_keys: bool
 ) -> None:
     for more in ({}, {"per": "record", "max_records": 3}):
@@ -68,7 +68,7 @@ def test_no_move_between_groups_beats_the_promise_however_long_one_looks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", RELATIONS)
-def test_no_move_beats_the_promise_of_tuned_groups(neighbors: str) -> None:
+def test_no_move_beats_the_guarantee_of_tuned_groups(neighbors: str) -> None:
     found = hm.audit("adaptive", epsilon=4, groups=3, neighbors=neighbors, users=900, pairs=25)
     assert found.kept, repr(found)
 
@@ -127,7 +127,7 @@ def test_a_broken_division_is_caught(
     assert not found.kept
 
 
-def test_the_worlds_of_an_audit_are_records_like_any_other() -> None:
+def test_the_datasets_of_an_audit_are_records_like_any_other() -> None:
     found = hm.audit(epsilon=1, groups=3, pairs=12, **CLIPPED)
     one, other = found.worst.records()  # type: ignore[attr-defined]
     assert one.column_names == other.column_names == [USER, GROUP, VALUE]

@@ -69,16 +69,16 @@ def right(table: UserTable) -> NoisySum:
     return noisy(clamped(table).sum(axis=0), 10.0)
 
 
-def gated(table: UserTable, passes: bool) -> NoisyTest:
+def with_noisy_test(table: UserTable, passes: bool) -> NoisyTest:
     return NoisyTest(passes=int(passes), bits=0, inner=right(table))
 
 
 def too_few_usable(table: UserTable) -> NoisyTest:
-    return gated(table, int((table.counts > 0).sum()) >= 3)
+    return with_noisy_test(table, int((table.counts > 0).sum()) >= 3)
 
 
 def half_unusable(table: UserTable) -> NoisyTest:
-    return gated(table, 2 * int((table.counts > 0).sum()) >= table.n_users)
+    return with_noisy_test(table, 2 * int((table.counts > 0).sum()) >= table.n_users)
 
 
 def chance_that_jumps(table: UserTable) -> NoisyTest:

@@ -17,7 +17,7 @@ EXCESS = 2 * SCALE**2 + (CLIPPED_VARIANCE - VARIANCE) / USERS + BIAS**2
 
 
 @pytest.fixture(scope="module")
-def world() -> dict[str, np.ndarray]:
+def dataset() -> dict[str, np.ndarray]:
     """Clipped means plus Laplace noise, so that both forms of the estimator apply."""
     generator = np.random.default_rng(3)
     truth = generator.uniform(-5.0, 5.0, SETS)
@@ -32,9 +32,9 @@ def world() -> dict[str, np.ndarray]:
     }
 
 
-def test_both_forms_find_the_known_excess(world: dict[str, np.ndarray]) -> None:
-    known = Estimate.of(excess_scores(**world))
-    blind = Estimate.of(excess_scores(**world | {"clipped": None}))
+def test_both_forms_find_the_known_excess(dataset: dict[str, np.ndarray]) -> None:
+    known = Estimate.of(excess_scores(**dataset))
+    blind = Estimate.of(excess_scores(**dataset | {"clipped": None}))
     for found in (known, blind):
         assert abs(found.value - EXCESS) < 4 * found.error
         # Sharp enough to miss any part of it: the noise, the bias, the variance that clipping takes away.
@@ -42,16 +42,16 @@ def test_both_forms_find_the_known_excess(world: dict[str, np.ndarray]) -> None:
     assert known.error < blind.error
 
 
-def test_distance_from_the_plain_mean_alone_is_not_the_excess(world: dict[str, np.ndarray]) -> None:
-    distance = Estimate.of(((world["released"] - world["plain"][:, None]) ** 2).mean(axis=1))
+def test_distance_from_the_plain_mean_alone_is_not_the_excess(dataset: dict[str, np.ndarray]) -> None:
+    distance = Estimate.of(((dataset["released"] - dataset["plain"][:, None]) ** 2).mean(axis=1))
     assert abs(distance.value - EXCESS) > 10 * distance.error
 
 
-def test_refusals_are_left_out(world: dict[str, np.ndarray]) -> None:
-    released = world["released"].copy()
+def test_refusals_are_left_out(dataset: dict[str, np.ndarray]) -> None:
+    released = dataset["released"].copy()
     released[::2, 0] = math.nan
     released[::4] = math.nan
-    scores = excess_scores(**world | {"released": released})
+    scores = excess_scores(**dataset | {"released": released})
     assert np.isnan(scores).sum() == SETS / 4
     found = Estimate.of(scores)
     assert abs(found.value - EXCESS) < 4 * found.error

@@ -129,14 +129,14 @@ def test_memory_is_that_of_the_command_and_of_what_it_starts_and_not_of_its_call
 
 
 def test_a_command_is_stopped_at_the_end_of_its_time_with_all_it_started(tmp_path: Path) -> None:
-    told = str(tmp_path / "pid")
-    child = f"import os, time; print(os.getpid(), file=open({told!r}, 'w'), flush=True); time.sleep(600)"
+    given = str(tmp_path / "pid")
+    child = f"import os, time; print(os.getpid(), file=open({given!r}, 'w'), flush=True); time.sleep(600)"
     found = python(
         f"import subprocess, sys; print('begun', flush=True); subprocess.run([sys.executable, '-c', {child!r}])",
         most_seconds=5.0,
     )
     assert (found.stopped, found.done, found.output) == ("time", False, "begun\n")
-    status = Path("/proc") / Path(told).read_text().strip() / "status"
+    status = Path("/proc") / Path(given).read_text().strip() / "status"
     for _ in range(100):  # one that was killed may take a moment to be gone
         if not status.exists() or "State:\tZ" in status.read_text():
             return

@@ -10,7 +10,7 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from helpers.partitioned import CROWDS, PartedTable, crowds, plain, record_counts
+from helpers.partitioned import POPULATIONS, PartedTable, plain, populations, record_counts
 from hubermean.data.user_table import UserTable
 from hubermean.distributions.output import Staged
 from hubermean.mechanisms.adaptive.mechanism import Adaptive
@@ -43,11 +43,11 @@ def stages(distribution: Any, seed: int) -> list[Any]:
 
 @pytest.mark.parametrize("per", PERS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_every_step_on_parts_has_the_law_of_one_table(crowd: str, neighbors: str, per: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_every_step_on_parts_has_the_law_of_one_table(population: str, neighbors: str, per: str) -> None:
     rng = np.random.default_rng(1)
     for number in (1, 2, 7, 50):
-        table = UserTable.from_means(crowds(3_000, rng)[crowd], record_counts(3_000, rng))
+        table = UserTable.from_means(populations(3_000, rng)[population], record_counts(3_000, rng))
         prepared = prepared_for(table, neighbors, per)
         parts = PartedTable.of(table, number, rng)
         assert stages(prepared.distribution(parts), seed=number) == stages(
@@ -64,11 +64,11 @@ def test_the_steps_are_compared_to_the_end() -> None:
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
-@pytest.mark.parametrize("crowd", ["normal", "heavy tails", "most tie", "two far clusters", "uniform"])
-def test_passes_and_answers_stay_small_however_many_users_there_are(crowd: str, neighbors: str) -> None:
+@pytest.mark.parametrize("population", ["normal", "heavy tails", "most tie", "two far clusters", "uniform"])
+def test_passes_and_answers_stay_small_however_many_users_there_are(population: str, neighbors: str) -> None:
     rng = np.random.default_rng(3)
     for size, number in ((2_000, 2), (200_000, 60)):
-        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        table = UserTable.from_means(populations(size, rng)[population], record_counts(size, rng))
         prepared = prepared_for(table, neighbors, "record")
         parts = PartedTable.of(table, number, rng)
         assert stages(prepared.distribution(parts), seed=size) == stages(
@@ -104,11 +104,11 @@ def _on_line(part: UserTable) -> SortedPositions:
     return SortedPositions(np.repeat(part.means, part.counts))
 
 
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_marks_leave_little_weight_between_them(crowd: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_marks_leave_little_weight_between_them(population: str) -> None:
     rng = np.random.default_rng(6)
     for size in (1, 5, 4_000):
-        values, weights = crowds(size, rng)[crowd], rng.integers(1, 50, size)
+        values, weights = populations(size, rng)[population], rng.integers(1, 50, size)
         for positions in lines(values, weights, rng):
             for fineness in (1, 8, 64):
                 quantiles = positions.quantiles(fineness)
@@ -121,13 +121,13 @@ def test_marks_leave_little_weight_between_them(crowd: str) -> None:
                 assert max(gaps) * fineness <= quantiles.total
 
 
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_parts_have_the_heaviest_intervals_of_printable(crowd: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_parts_have_the_heaviest_intervals_of_printable(population: str) -> None:
     rng = np.random.default_rng(7)
     for size in (0, 1, 6, 2_000):
-        held, parted = lines(crowds(size, rng)[crowd], rng.integers(1, 50, size), rng)
+        held, partitioned = lines(populations(size, rng)[population], rng.integers(1, 50, size), rng)
         for least in (0, 20 * size):
             assert (
                 count_fullest(held, LENGTHS, least=least).tolist()
-                == count_fullest(parted, LENGTHS, least=least).tolist()
+                == count_fullest(partitioned, LENGTHS, least=least).tolist()
             )

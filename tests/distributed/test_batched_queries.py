@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.partitioned import PartedTable, crowds, parted
+from helpers.partitioned import PartedTable, partitioned, populations
 from hubermean import mechanisms
 from hubermean.data.user_table import PrivateTable, UserTable
 from hubermean.distributed.queries import _ComputationThread, memoise, run_batched
@@ -39,7 +39,7 @@ def moments(table: PrivateTable, column: int, questions: int) -> list[float]:
 
 
 def people(d: int) -> PartedTable:
-    return parted(UserTable.from_means(np.random.default_rng(d).normal(size=(500, d))), 4)
+    return partitioned(UserTable.from_means(np.random.default_rng(d).normal(size=(500, d))), 4)
 
 
 def test_each_search_sees_what_it_would_see_alone_in_the_passes_of_the_longest() -> None:
@@ -176,7 +176,7 @@ def test_many_columns_take_the_passes_of_one_and_release_the_bits_of_one_machine
 ) -> None:
     rng = np.random.default_rng(d)
     whole = UserTable.from_means(rng.normal(size=(6000, d)) * np.arange(1, d + 1) + 5.0)
-    users = parted(whole, 5)
+    users = partitioned(whole, 5)
     _, there = released(mechanism, users, whole, relation)
     _, here = released(mechanism, users.whole, whole, relation)
     assert there.values == here.values
@@ -188,17 +188,17 @@ def test_ties_in_every_column_are_looked_beyond_at_once() -> None:
     rng = np.random.default_rng(1)
     some = [np.where(rng.random(20_000) < 0.9, 1.5, rng.normal(size=20_000) * 10) for _ in range(6)]
     whole = UserTable.from_means(np.column_stack(some))
-    users = parted(whole, 3)
+    users = partitioned(whole, 3)
     _, there = released(mechanisms.Adaptive(), users, whole, Neighbors.REPLACE_USER)
     _, here = released(mechanisms.Adaptive(), users.whole, whole, Neighbors.REPLACE_USER)
     assert there.values == here.values
     assert users.passes <= 12
 
 
-def test_crowds_that_ask_different_things_release_the_bits_of_one_machine() -> None:
+def test_populations_that_ask_different_things_release_the_bits_of_one_machine() -> None:
     rng = np.random.default_rng(2)
-    whole = UserTable.from_means(np.column_stack(list(crowds(3000, rng).values())))
-    users = parted(whole, 7)
+    whole = UserTable.from_means(np.column_stack(list(populations(3000, rng).values())))
+    users = partitioned(whole, 7)
     exact = mechanisms.InverseSensitivity(threshold=2.0, radius=1e5)
     assert (
         released(exact, users, whole, Neighbors.REPLACE_USER)[1].values
@@ -217,7 +217,7 @@ def test_users_are_not_located_where_their_weight_speaks_for_exact(monkeypatch: 
     facts = PublicFacts.of(whole, Neighbors.ADD_REMOVE)
     prepared = Auto.from_parameters(PublicParameters(threshold=1.0, radius=10.0)).prepare(request, facts)
     assert isinstance(prepared.inner, PreparedWithFallback)
-    users = parted(whole.take(np.arange(60)), 3)
+    users = partitioned(whole.take(np.arange(60)), 3)
     monkeypatch.setattr(
         PreparedProposeTestRelease, "locate", lambda self, table: pytest.fail("located for nothing")
     )

@@ -79,8 +79,8 @@ def holders(kind: str, rng: np.random.Generator, n: int, d: int) -> Array:
     return np.asarray(made * np.minimum(1.0, 0.6 / np.maximum(np.linalg.norm(made, axis=1), 1e-9))[:, None])
 
 
-def held_world(inside: str, outside: str, rng: np.random.Generator, n: int, d: int) -> Array:
-    """Users, the last of them outliers, whose pull those who hold the center at 0 just balance."""
+def held_dataset(inside: str, outside: str, rng: np.random.Generator, n: int, d: int) -> Array:
+    """Users, the last of them outliers, whose influence those who hold the center at 0 just balance."""
     n_out = n - int(np.ceil(STABLE_SHARE * n))
     far, near = outliers(outside, rng, n_out, d), holders(inside, rng, n - n_out, d)
     force = (far / np.maximum(np.linalg.norm(far, axis=1), 1.0)[:, None]).sum(axis=0)
@@ -118,7 +118,7 @@ def in_parts(means: Array, parting: str, rng: np.random.Generator) -> PartedTabl
 def hard_cases(seed: int, dimensions: Sequence[int]) -> Iterator[tuple[Array, PartedTable]]:
     rng = np.random.default_rng(seed)
     for inside, outside, parting in product(HOLDERS, OUTLIERS, PARTINGS):
-        means = held_world(inside, outside, rng, 200, int(rng.choice(dimensions)))
+        means = held_dataset(inside, outside, rng, 200, int(rng.choice(dimensions)))
         yield means, in_parts(means, parting, rng)
 
 
@@ -230,7 +230,7 @@ def prepared_for(
     return mechanism.prepare(request, replace(facts, n_users=n, max_local_users=max_local_users))
 
 
-def border_world(plan: StabilityTest, rng: np.random.Generator, n: int, j: int) -> Dataset:
+def border_dataset(plan: StabilityTest, rng: np.random.Generator, n: int, j: int) -> Dataset:
     """Just as many users as a margin of j asks for, half a step deeper than it asks; the others at the edge."""
     n_out = n - plan.curvature - j
     far = outliers("all scales", rng, n_out, 2)
@@ -248,7 +248,7 @@ def check_neighbors(n: int, j: int) -> None:
     assert plan is not None
     assert plan.reserve
     setup = Setup(prepared=mine, plan=plan)
-    dataset = border_world(plan, np.random.default_rng(j), n, j)
+    dataset = border_dataset(plan, np.random.default_rng(j), n, j)
     first = side(setup, dataset)
     assert first.margin in (j - 1, j)
     others = list(outlier_neighbors(dataset, Neighbors.REPLACE_USER, 1))
@@ -259,7 +259,7 @@ def check_neighbors(n: int, j: int) -> None:
 
 @pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("j", [1, 2, 20])
-def test_promises_hold_with_a_reserve(j: int) -> None:
+def test_guarantees_hold_with_a_reserve(j: int) -> None:
     check_neighbors(2**17, j)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.partitioned import CROWDS, PartedTable, crowds, plain, record_counts
+from helpers.partitioned import POPULATIONS, PartedTable, plain, populations, record_counts
 from hubermean.data.user_table import UserTable
 from hubermean.distributed import level_sets
 from hubermean.errors import InputError
@@ -49,11 +49,11 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.fair_sample(0.25)
 @pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_parts_have_the_shells_of_one_table(crowd: str, neighbors: str, per: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_parts_have_the_shells_of_one_table(population: str, neighbors: str, per: str) -> None:
     rng = np.random.default_rng(1)
     for size, number in ((1, 1), (3, 7), (40, 2), (3_000, 1), (3_000, 7), (3_000, 50)):
-        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        table = UserTable.from_means(populations(size, rng)[population], record_counts(size, rng))
         prepared = exact(table, neighbors, per)
         parts = PartedTable.of(table, number, rng)
         assert plain(prepared.distribution(parts)) == plain(prepared.distribution(table))
@@ -64,11 +64,11 @@ def test_parts_have_the_shells_of_one_table(crowd: str, neighbors: str, per: str
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_closing_in_by_many_passes_ends_at_the_same_shells(crowd: str, neighbors: str, per: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_closing_in_by_many_passes_ends_at_the_same_shells(population: str, neighbors: str, per: str) -> None:
     rng = np.random.default_rng(2)
     for size in (300, 4_000):
-        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        table = UserTable.from_means(populations(size, rng)[population], record_counts(size, rng))
         prepared = exact(table, neighbors, per, epsilon=3.0)
         parts = PartedTable.of(table, 5, rng)
         assert plain(prepared.distribution(parts)) == plain(prepared.distribution(table))
@@ -77,13 +77,15 @@ def test_closing_in_by_many_passes_ends_at_the_same_shells(crowd: str, neighbors
 @pytest.mark.fair_sample(0.2)
 @pytest.mark.parametrize("per", WAYS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
-@pytest.mark.parametrize("crowd", ["normal", "two far clusters", "heavy tails", "most tie", "at the brink"])
+@pytest.mark.parametrize(
+    "population", ["normal", "two far clusters", "heavy tails", "most tie", "at the brink"]
+)
 def test_passes_and_answers_stay_small_however_many_users_there_are(
-    crowd: str, neighbors: str, per: str
+    population: str, neighbors: str, per: str
 ) -> None:
     rng = np.random.default_rng(3)
     for size, number in ((2_000, 2), (200_000, 60)):
-        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        table = UserTable.from_means(populations(size, rng)[population], record_counts(size, rng))
         prepared = exact(table, neighbors, per)
         parts = PartedTable.of(table, number, rng)
         assert plain(prepared.distribution(parts)) == plain(prepared.distribution(table))

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers.partition_points import exact_gradient, reading
-from helpers.partitioned import PartedTable, parted
+from helpers.partitioned import PartedTable, partitioned
 from helpers.propose_test_release_pairs import (
     AIMED,
     SETTINGS,
@@ -114,7 +114,7 @@ def test_in_one_column_the_center_is_certified_in_few_passes_whatever_the_data(
     rng = np.random.default_rng([n_parts, KINDS.index(kind)])
     for cap, radius in ((1, 1e4), (5, 1e4), (1, 3e11)):
         table, how = table_of(kind, rng, 400, 1), reading(1, cap=cap, radius=radius)
-        users = parted(table, n_parts)
+        users = partitioned(table, n_parts)
         found = locate(users, how)
         assert_certified(found, users.whole, how)
         found.weights_at_depths(np.linspace(0.0, 1.0, 20))
@@ -128,7 +128,7 @@ def test_in_several_columns_the_center_is_certified(kind: str, d: int, n_parts: 
     rng = np.random.default_rng([n_parts, d, KINDS.index(kind)])
     for cap in (1, 5):
         how = reading(d, cap=cap)
-        users = parted(table_of(kind, rng, 400, d), n_parts)
+        users = partitioned(table_of(kind, rng, 400, d), n_parts)
         found = locate(users, how)
         assert users.passes <= 1 + MAX_PASSES <= 11
         assert_certified(found.search_until_certified(), users.whole, how)
@@ -144,7 +144,7 @@ def test_a_start_that_misleads_costs_passes_and_nothing_else(monkeypatch: pytest
     rng = np.random.default_rng(3)
     for kind in KINDS:
         for d in (1, 2):
-            how, users = reading(d), parted(table_of(kind, rng, 300, d), 2)
+            how, users = reading(d), partitioned(table_of(kind, rng, 300, d), 2)
             assert_certified(locate(users, how).search_until_certified(), users.whole, how)
             assert d > 1 or users.passes <= MOST_IN_ONE_COLUMN - 1
 
@@ -152,7 +152,7 @@ def test_a_start_that_misleads_costs_passes_and_nothing_else(monkeypatch: pytest
 def test_rows_too_long_for_a_matrix_of_curvature_are_certified() -> None:
     rng = np.random.default_rng(0)
     for kind in ("round", "most outside", "two clusters, one user ahead"):
-        how, users = reading(200), parted(table_of(kind, rng, 150, 200), 3)
+        how, users = reading(200), partitioned(table_of(kind, rng, 150, 200), 3)
         assert_certified(locate(users, how).search_until_certified(), users.whole, how)
 
 
@@ -162,7 +162,7 @@ def test_rows_too_long_for_a_matrix_of_curvature_are_certified() -> None:
 def test_the_weight_beyond_a_depth_is_that_of_one_table(d: int, cap: int, n_parts: int) -> None:
     rng = np.random.default_rng([d, cap, n_parts])
     how = reading(d, cap=cap)
-    users = parted(table_of("round", rng, 3000, d), n_parts)
+    users = partitioned(table_of("round", rng, 3000, d), n_parts)
     found = locate(users, how)
     points, weights = how.read(users.whole)
     held = LocalCenter(
@@ -186,7 +186,7 @@ def test_the_weight_beyond_a_depth_is_that_of_one_table(d: int, cap: int, n_part
 @pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("relation", list(Neighbors))
 @pytest.mark.parametrize("family", FAMILIES + AIMED)
-def test_promises_hold_on_neighbor_pairs_in_parts(relation: Neighbors, family: str) -> None:
+def test_guarantees_hold_on_neighbor_pairs_in_parts(relation: Neighbors, family: str) -> None:
     families = FAMILIES + AIMED
     rng = np.random.default_rng([9, families.index(family), list(Neighbors).index(relation)])
     several = int(rng.choice([2, 5]))
@@ -231,7 +231,10 @@ def test_where_users_lie_well_inside_the_margin_is_that_of_one_table(d: int, cap
             strict = type(plan)(**{**vars(plan), "curvature": curvature, "step": 2.0 * plan.step})
             margins = [
                 strict.distance_to_instability(mine.locate(users), mine.geometry)
-                for users in (dataset.table(), *(parted(dataset.table(), parts) for parts in (1, 2, 7, 50)))
+                for users in (
+                    dataset.table(),
+                    *(partitioned(dataset.table(), parts) for parts in (1, 2, 7, 50)),
+                )
             ]
             assert len(set(margins)) == 1
 
@@ -242,7 +245,7 @@ def test_answers_stay_small_however_many_users_there_are(d: int) -> None:
     for n in (20_000, 200_000):
         rng = np.random.default_rng(n)
         means = rng.normal(size=(n, d)) + (rng.random((n, 1)) < 0.2) * 30.0
-        users = parted(UserTable.from_means(means), 2)
+        users = partitioned(UserTable.from_means(means), 2)
         locate(users, reading(d)).weights_at_depths(np.linspace(0.0, 1.0, 500))
         sizes.append(users.largest_answer)
     assert sizes[1] < 1.1 * sizes[0] < 200_000
@@ -251,7 +254,7 @@ def test_answers_stay_small_however_many_users_there_are(d: int) -> None:
 @pytest.mark.parametrize("d", [1, 2])
 def test_nobody_is_without_a_certificate(d: int) -> None:
     nobody = UserTable.from_means(np.full((5, d), np.nan))
-    for users in (parted(nobody, 2), PartedTable([nobody.take(np.zeros(0, dtype=np.int64))])):
+    for users in (partitioned(nobody, 2), PartedTable([nobody.take(np.zeros(0, dtype=np.int64))])):
         found = locate(users, reading(d))
         assert isinstance(found, PartitionedCenter)
         assert not found.certified
@@ -261,7 +264,7 @@ def test_nobody_is_without_a_certificate(d: int) -> None:
 
 def test_one_user_is_the_center() -> None:
     for d in (1, 3):
-        found = locate(parted(UserTable.from_means(np.full((1, d), 0.7)), 7), reading(d))
+        found = locate(partitioned(UserTable.from_means(np.full((1, d), 0.7)), 7), reading(d))
         assert np.allclose(found.center, 0.7, atol=1e-10)
 
 
@@ -270,7 +273,7 @@ def test_a_release_from_parts_is_one_from_the_table(relation: Neighbors) -> None
     rng = np.random.default_rng(5)
     dataset = Dataset(means=rng.normal(size=(5000, 3)) * 0.1 + 2.0, counts=np.ones(5000, dtype=np.int64))
     mine = prepare(dataset, relation)
-    users = parted(dataset.table(), 7)
+    users = partitioned(dataset.table(), 7)
     outcomes = [mine.run(table, InsecureSeededNoise(1)) for table in (users, dataset.table())]  # type: ignore[arg-type]
     assert outcomes[0].values == pytest.approx(outcomes[1].values, abs=1e-9)
     assert outcomes[0].parameters == outcomes[1].parameters
@@ -284,7 +287,7 @@ def test_auto_tests_users_in_parts_where_that_is_best() -> None:
     auto = Auto.from_parameters(PublicParameters(threshold=1.0, radius=10.0))
     prepared = auto.prepare(request, PublicFacts.of(dataset.table(), Neighbors.ADD_REMOVE))
     assert isinstance(prepared.inner, PreparedWithFallback)
-    released = prepared.run(parted(dataset.table(), 7), InsecureSeededNoise(1))  # type: ignore[arg-type]
+    released = prepared.run(partitioned(dataset.table(), 7), InsecureSeededNoise(1))  # type: ignore[arg-type]
     assert released.mechanism == "propose-test-release"
     assert released.values == pytest.approx([2.0] * 8, abs=0.1)
 
@@ -296,7 +299,7 @@ def test_smooth_collects_users_that_are_in_parts() -> None:
     prepared = SmoothSensitivity(threshold=1.0, radius=5.0).prepare(
         request, PublicFacts.of(dataset.table(), Neighbors.REPLACE_USER)
     )
-    users = parted(dataset.table(), 3)
+    users = partitioned(dataset.table(), 3)
     assert prepared.distribution(users).position == prepared.distribution(users.whole).position
     assert users.passes == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.partitioned import CROWDS, PartedTable, crowds, plain, record_counts
+from helpers.partitioned import POPULATIONS, PartedTable, plain, populations, record_counts
 from hubermean.data.user_table import UserTable
 from hubermean.mechanisms.winsorized import bins
 from hubermean.mechanisms.winsorized.mechanism import PreparedWinsorized, Winsorized
@@ -20,9 +20,9 @@ def winsorized(table: UserTable, *, threshold: float) -> PreparedWinsorized:
 
 
 @pytest.mark.parametrize("few", [None, 20])
-@pytest.mark.parametrize("crowd", CROWDS)
+@pytest.mark.parametrize("population", POPULATIONS)
 def test_parts_have_the_bins_of_one_table(
-    crowd: str, few: int | None, monkeypatch: pytest.MonkeyPatch
+    population: str, few: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where so few users are brought together that their bins are closed in on by several passes."""
     if few is not None:
@@ -30,7 +30,7 @@ def test_parts_have_the_bins_of_one_table(
         monkeypatch.setattr(bins, "_FINENESS", 4)
     rng = np.random.default_rng(1)
     for size, number in ((2, 3), (60, 2), (3_000, 7), (3_000, 50)):
-        table = UserTable.from_means(crowds(size, rng)[crowd], record_counts(size, rng))
+        table = UserTable.from_means(populations(size, rng)[population], record_counts(size, rng))
         for threshold in (5e-3, 3.0):
             prepared = winsorized(table, threshold=threshold)
             parts = PartedTable.of(table, number, rng)

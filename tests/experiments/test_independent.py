@@ -215,7 +215,7 @@ def library_rows(panel, users, x, sets, seed=1):
     return {(row.setting, row.method): row for row in rows if row.method in wanted}
 
 
-class World:
+class Dataset:
     """Draws of a point in a setting."""
 
     def __init__(self, panel, users, x, setting, seed):
@@ -276,15 +276,15 @@ CASES_ONE_COLUMN = [
 @pytest.mark.parametrize(("panel", "users", "m", "setting", "noise_seen"), first_always(CASES_ONE_COLUMN))
 def test_figure_1_one_column(panel, users, m, setting, noise_seen):
     """Nothing is bounded here: Delta is exact on both sides."""
-    rows, world = library_rows(panel, users, m, 60), World(panel, users, m, setting, seed=2024)
+    rows, dataset = library_rows(panel, users, m, 60), Dataset(panel, users, m, setting, seed=2024)
     factor = {name: rows[setting.name, name].factor for name in (HLM, WME, EXACT)}
-    T, tau, T_exact = (factor[name] * world.typical for name in (HLM, WME, EXACT))
-    own = world.compare(
+    T, tau, T_exact = (factor[name] * dataset.typical for name in (HLM, WME, EXACT))
+    own = dataset.compare(
         300,
         {
-            HLM: lambda y, truth: hlm(y, truth, T, world.radius, least_replaced(y, T)),
-            WME: lambda y, truth: wme(world.g, y, world.m, truth, tau, world.radius),
-            EXACT: lambda y, truth: exact(y, truth, T_exact, world.radius),
+            HLM: lambda y, truth: hlm(y, truth, T, dataset.radius, least_replaced(y, T)),
+            WME: lambda y, truth: wme(dataset.g, y, dataset.m, truth, tau, dataset.radius),
+            EXACT: lambda y, truth: exact(y, truth, T_exact, dataset.radius),
         },
     )
     check(rows, setting, own, noise_seen=noise_seen)
@@ -299,15 +299,15 @@ def test_figure_1_three_columns(panel, users, m, noise_seen):
 
     With 1,000 users S is 2 R_c e^(-beta (n/4 - Delta)), so that the tuned T leaves nobody out.
     """
-    rows, world = library_rows(panel, users, m, 60), World(panel, users, m, FAIR, seed=2024)
-    R_c = world.radius * math.sqrt(3)
-    T = rows["fair", HLM].factor * world.typical * math.sqrt(3)
-    tau = rows["fair", WME].factor * world.typical
-    own = world.compare(
+    rows, dataset = library_rows(panel, users, m, 60), Dataset(panel, users, m, FAIR, seed=2024)
+    R_c = dataset.radius * math.sqrt(3)
+    T = rows["fair", HLM].factor * dataset.typical * math.sqrt(3)
+    tau = rows["fair", WME].factor * dataset.typical
+    own = dataset.compare(
         60,
         {
             HLM: lambda y, truth: hlm(y, truth, T, R_c, outside_a_ball(y, T)),
-            WME: lambda y, truth: wme(world.g, y, world.m, truth, tau, world.radius),
+            WME: lambda y, truth: wme(dataset.g, y, dataset.m, truth, tau, dataset.radius),
         },
     )
     check(rows, FAIR, own, noise_seen=noise_seen)
@@ -320,13 +320,13 @@ CASES_UNEQUAL = [("2a", 4, {HLM: 0.2}), ("2c", 3, {}), ("2a", 6, {HLM: 0.1})]
 def test_figure_2(panel, gamma, noise_seen):
     """For gamma = 6 S is 2 R_c e^(-beta (k_0 - Delta)), so that the tuned A leaves nobody out. Otherwise Delta matters
     little, unless 2 R_c e^(-beta (k_0 - Delta)) comes near the other terms."""
-    rows, world = library_rows(panel, 10_000, gamma, 60), World(panel, 10_000, gamma, FAIR, seed=2024)
-    A, tau = rows["fair", HLM].factor * world.sigma, rows["fair", WME].factor * world.typical
-    own = world.compare(
+    rows, dataset = library_rows(panel, 10_000, gamma, 60), Dataset(panel, 10_000, gamma, FAIR, seed=2024)
+    A, tau = rows["fair", HLM].factor * dataset.sigma, rows["fair", WME].factor * dataset.typical
+    own = dataset.compare(
         200,
         {
-            HLM: lambda y, truth: hlm_unequal(y, world.m, truth, A, world.radius, gamma, 10_000),
-            WME: lambda y, truth: wme(world.g, y, world.m, truth, tau, world.radius),
+            HLM: lambda y, truth: hlm_unequal(y, dataset.m, truth, A, dataset.radius, gamma, 10_000),
+            WME: lambda y, truth: wme(dataset.g, y, dataset.m, truth, tau, dataset.radius),
         },
     )
     check(rows, FAIR, own, noise_seen=noise_seen)

@@ -82,10 +82,10 @@ def brute_delta(
     return -1
 
 
-def check_exact(seed: int, worlds: int) -> set[int]:
+def check_exact(seed: int, datasets: int) -> set[int]:
     generator = np.random.default_rng(seed)
     seen = set()
-    for _ in range(worlds):
+    for _ in range(datasets):
         n = int(generator.integers(1, 7))
         values = generator.integers(0, int(generator.integers(2, 25)), n).astype(float)
         threshold = float(generator.integers(1, 8))
@@ -148,10 +148,10 @@ def test_the_bound_is_never_below_delta_for_equal_users() -> None:
     assert min(gaps) == 0
 
 
-def check_imbalanced_bound(seed: int, worlds: int) -> list[int]:
+def check_imbalanced_bound(seed: int, datasets: int) -> list[int]:
     generator = np.random.default_rng(seed)
     gaps = []
-    for _ in range(worlds):
+    for _ in range(datasets):
         n = int(generator.integers(3, 7))
         k_0 = int(generator.integers(1, 3))
         counts = np.sort(generator.integers(1, 5, n))

@@ -7,7 +7,7 @@ bounds P(E) and Q(E) by Clopper & Pearson. `refuted` means that the guarantee is
 1 - significance, whatever the mechanism; the opposite proves nothing.
 
 An output is a tuple of numbers, or None for "not released". Numbers that are not finite and tuples of
-another length are told apart too.
+another length are distinguished too.
 """
 
 from __future__ import annotations

@@ -46,9 +46,11 @@ User = Value | tuple[list[float], int]
 
 
 def dataset(*users: User, dimension: int = 1) -> UserTable:
-    parted = [user if isinstance(user, tuple) and isinstance(user[0], list) else (user, 1) for user in users]
-    means = np.array([np.ravel(mean) for mean, _ in parted], dtype=np.float64).reshape(-1, dimension)
-    return UserTable.from_means(means, np.array([count for _, count in parted], dtype=np.int64))
+    partitioned = [
+        user if isinstance(user, tuple) and isinstance(user[0], list) else (user, 1) for user in users
+    ]
+    means = np.array([np.ravel(mean) for mean, _ in partitioned], dtype=np.float64).reshape(-1, dimension)
+    return UserTable.from_means(means, np.array([count for _, count in partitioned], dtype=np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +176,8 @@ def _neighbors(relation: Neighbors, others: tuple[User, ...], one: User, two: Us
 
 def _clipped() -> Iterator[Pair]:
     # Sixty users in the middle keep both noisy sums above zero, so that value and interval show them in full.
-    crowd: tuple[User, ...] = (0.5,) * 60
-    crowds: tuple[User, ...] = ((0.5, 0.5),) * 60
+    population: tuple[User, ...] = (0.5,) * 60
+    populations: tuple[User, ...] = ((0.5, 0.5),) * 60
     for relation in Neighbors:
         for distribution, budget in LAWS:
             shared: dict[str, Any] = {"neighbors": relation, "remembered": ("statistic",), **budget}
@@ -185,7 +187,7 @@ def _clipped() -> Iterator[Pair]:
                 tight=True,
                 samples=2_000 if relation is not ADD_REMOVE else 6_000,
                 slow=relation is REPLACE_VALUES or (relation is ADD_REMOVE and distribution == "Laplace"),
-                **_neighbors(relation, crowd, 1.0, 0.0),
+                **_neighbors(relation, population, 1.0, 0.0),
                 **shared,
             )
             few = 9 if relation is REPLACE_VALUES else 1  # else the number of records changes as well
@@ -194,7 +196,7 @@ def _clipped() -> Iterator[Pair]:
                 mechanism=Clipped(bounds=(0.0, 1.0), max_records=5),
                 per="record",
                 slow=relation is not ADD_REMOVE and distribution == "Laplace",
-                **_neighbors(relation, crowd, ([FAR], 9), ([-FAR], few)),
+                **_neighbors(relation, population, ([FAR], 9), ([-FAR], few)),
                 **shared,
             )
             yield Pair(
@@ -204,7 +206,7 @@ def _clipped() -> Iterator[Pair]:
                 tight=relation is REPLACE_VALUES or distribution == "Gaussian",
                 samples=2_000,
                 slow=relation is not REPLACE_USER or distribution == "Laplace",
-                **_neighbors(relation, crowds, (1.0, 1.0), (0.0, 0.0)),
+                **_neighbors(relation, populations, (1.0, 1.0), (0.0, 0.0)),
                 **shared,
             )
         yield Pair(

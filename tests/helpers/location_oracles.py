@@ -40,8 +40,8 @@ def exact_gradient(points, center, weights, thresholds) -> list[mpmath.mpf]:
     for y, a, t in zip(points, np.broadcast_to(weights, n), np.broadcast_to(thresholds, n), strict=True):
         offset = [c - mpmath.mpf(float(v)) for c, v in zip(center, y, strict=True)]
         r = mpmath.sqrt(mpmath.fsum(x * x for x in offset))
-        pull = mpmath.mpf(float(a)) * (mpmath.mpf(float(t)) / r if r > float(t) else 1)
-        total = [g + pull * x for g, x in zip(total, offset, strict=True)]
+        influence = mpmath.mpf(float(a)) * (mpmath.mpf(float(t)) / r if r > float(t) else 1)
+        total = [g + influence * x for g, x in zip(total, offset, strict=True)]
     return total
 
 

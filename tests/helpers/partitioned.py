@@ -75,7 +75,7 @@ class PartedTable:
         return self.whole
 
 
-def parted(table: UserTable, number: int) -> PartedTable:
+def partitioned(table: UserTable, number: int) -> PartedTable:
     """Users in parts that may be brought together: sums on either side, the same numbers to the last bit."""
     whole = table.take(np.arange(table.n_users))
     made = PartedTable.of(whole, number, np.random.default_rng(0))
@@ -90,7 +90,7 @@ def _some(table: UserTable, positions: NDArray[np.int64]) -> UserTable:
     return table.take(positions)
 
 
-def crowds(size: int, rng: Generator) -> dict[str, NDArray[np.float64]]:
+def populations(size: int, rng: Generator) -> dict[str, NDArray[np.float64]]:
     """Means that ask different things of a search: smooth, tied, clustered, far away, at the brink of a threshold."""
     return {
         "normal": rng.normal(size=size),
@@ -106,7 +106,7 @@ def crowds(size: int, rng: Generator) -> dict[str, NDArray[np.float64]]:
     }
 
 
-CROWDS = tuple(crowds(1, np.random.default_rng(0)))
+POPULATIONS = tuple(populations(1, np.random.default_rng(0)))
 
 
 def record_counts(size: int, rng: Generator) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.partitioned import parted
+from helpers.partitioned import partitioned
 from helpers.smooth_sensitivity_pairs import Array, BrokenGuaranteeError, Dataset, T, hockey_stick
 from hubermean.accounting.propose_test_release import calibrate_propose_test_release
 from hubermean.distributions.output import NoiseDistribution, NoisySum, NoisyTest
@@ -139,7 +139,7 @@ def make_aimed_dataset(rng: np.random.Generator, family: str, setup: Setup, *, d
         case "last rung":  # everyone at the center but one, which a change throws across
             radii = np.zeros(users)
             radii[-1] = own - (j + 1.5) * step
-        case "springs at rest":  # the same in the middle of many who pull against each other
+        case "springs at rest":  # the same in the middle of many who push against each other
             far = 2 * int(rng.integers(5, 60))
             radii = np.concatenate(
                 [np.full(users, (own - j * step) * rng.uniform(0, 1)), np.full(far, 1.5 * own)]
@@ -193,7 +193,7 @@ def side(setup: Setup, dataset: Dataset, *, n_parts: int | None = None) -> Side:
     """With its users on this machine, or in so many parts."""
     plan = setup.plan
     table = dataset.table()
-    located = setup.prepared.locate(table if n_parts is None else parted(table, n_parts))
+    located = setup.prepared.locate(table if n_parts is None else partitioned(table, n_parts))
     if not plan.reserve:  # with one, users not found in time are users without a margin
         located = located.search_until_certified()
         if located.total_weight and not located.certified:
@@ -203,12 +203,12 @@ def side(setup: Setup, dataset: Dataset, *, n_parts: int | None = None) -> Side:
     return Side(passes=passes, place=place, sigma=sigma, center=located.center, margin=margin)
 
 
-def law_of(gate: NoisyTest) -> tuple[float, Array, float]:
+def law_of(noisy_test: NoisyTest) -> tuple[float, Array, float]:
     """Chance to pass, answer on the grid, noise: read off the very object that is drawn from."""
-    inner = gate.inner
+    inner = noisy_test.inner
     assert isinstance(inner, NoisySum)
     sigma = inner.noise.scale if isinstance(inner.noise, NoiseDistribution) else math.nan
-    return gate.passes / 2**gate.bits, np.array(inner.position, dtype=float), sigma
+    return noisy_test.passes / 2**noisy_test.bits, np.array(inner.position, dtype=float), sigma
 
 
 def check_pair(setup: Setup, first: Side, second: Side) -> tuple[float, float]:
@@ -289,7 +289,7 @@ def _sides_by_estimated_weight(
     sides = {}
     for value in values:
         plan = prepared.plan_for_estimate(value)
-        gate = prepared.noisy_test(located, plan)
-        passes, place, sigma = law_of(gate)
+        noisy_test = prepared.noisy_test(located, plan)
+        passes, place, sigma = law_of(noisy_test)
         sides[value] = Side(passes=passes, place=place, sigma=sigma, center=located.center, margin=0)
     return sides

@@ -109,7 +109,7 @@ def enumerate_datasets(
 ) -> Found:
     """Every dataset of up to so many users and every pair of neighbors, for each x of `odds`.
 
-    `n_levels` is the public number of level sets that are told apart; by default all are.
+    `n_levels` is the public number of level sets that are distinguished; by default all are.
     """
     n_levels = most_users if n_levels is None else n_levels
     found = Found()
@@ -185,17 +185,17 @@ def defined_scores(setting: Setting, relation: Neighbors, datasets: IntArray) ->
     clipped = np.clip(
         weights[:, np.newaxis] * (points - values[:, np.newaxis]), -own[:, np.newaxis], own[:, np.newaxis]
     )
-    pulls = (clipped * active[:, np.newaxis])[datasets]
+    influences = (clipped * active[:, np.newaxis])[datasets]
     most, n_users = setting.influence(setting.cap), datasets.shape[1]
     if relation is Neighbors.ADD_REMOVE:
-        total = pulls.sum(axis=1)
+        total = influences.sum(axis=1)
         up, down = -(-np.maximum(total, 0) // most), -(-np.maximum(-total, 0) // most)
     else:
         reaches = (own if relation.counts_are_public else np.full_like(own, most))[datasets]
         up, down = (np.full((len(datasets), len(points)), n_users) for _ in range(2))
         for kept in itertools.product([False, True], repeat=n_users):
             replaced = np.logical_not(kept)
-            rest, reach = pulls[:, kept].sum(axis=1), reaches[:, replaced].sum(axis=1, keepdims=True)
+            rest, reach = influences[:, kept].sum(axis=1), reaches[:, replaced].sum(axis=1, keepdims=True)
             up[rest - reach <= 0] = np.minimum(up[rest - reach <= 0], replaced.sum())
             down[rest + reach >= 0] = np.minimum(down[rest + reach >= 0], replaced.sum())
     up[:, 0] = 0

@@ -171,8 +171,8 @@ def prepare_at(
     power: float | None = None,
 ) -> PreparedSmoothSensitivity:
     """The mechanism at a beta of our choice: every beta is valid, for every number of users."""
-    any_world = Dataset(means=np.zeros((2, dimension)), counts=np.ones(2, dtype=np.int64))
-    made = prepare(any_world, relation, cap=cap, epsilon=epsilon, delta=delta, power=power)
+    any_dataset = Dataset(means=np.zeros((2, dimension)), counts=np.ones(2, dtype=np.int64))
+    made = prepare(any_dataset, relation, cap=cap, epsilon=epsilon, delta=delta, power=power)
     noise = calibrate_smooth_noise(epsilon, delta, beta=beta + 2.0**-40, dimension=dimension)
     exponent = smooth._grid_exponent(made.radius, noise.alpha)
     return replace(
@@ -190,8 +190,8 @@ def gradient(points: Array, weights: NDArray[np.int64], at: Array) -> Array:
     """The gradient of the weighted Huber loss, as written in the paper."""
     offsets = at - points
     distance = np.linalg.norm(offsets, axis=1)
-    pulls = weights * T / np.maximum(distance, T)
-    return np.asarray(pulls @ offsets)
+    influences = weights * T / np.maximum(distance, T)
+    return np.asarray(influences @ offsets)
 
 
 @dataclass(frozen=True, kw_only=True)

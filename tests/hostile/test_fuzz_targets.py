@@ -20,7 +20,7 @@ def corpus(name: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_corpus_is_small_and_breaks_no_promise(name: str) -> None:
+def test_the_corpus_is_small_and_breaks_no_guarantee(name: str) -> None:
     inputs = corpus(name)
     assert len(inputs) >= 10
     assert sum(path.stat().st_size for path in inputs) < 200_000

@@ -27,7 +27,7 @@ THRESHOLD, RADIUS, CENTER = 8.0, 20_000.0, -3.7
 FAILURE = 1e-6
 RELATIONS = list(Neighbors)
 FAR = (1e9, -1e9)
-# Far away on either side, and where a full pull is just reached: as harmful, and hard to tell from the honest.
+# Far away on either side, and where the influence just reaches its bound: as harmful, and harder to distinguish.
 PLACES = (*FAR, CENTER + 1.3 * THRESHOLD, CENTER - 1.3 * THRESHOLD)
 
 
@@ -150,7 +150,7 @@ def test_the_center_moves_by_no_more_than_lemma_2_and_by_half_of_it(columns: int
 
 
 def test_replacing_the_users_of_one_side_comes_closer_to_the_bound() -> None:
-    """Users far below replaced by users far above: each pull turns from one full pull to the other."""
+    """Users far below replaced by users far above: each user's influence turns from one extreme to the other."""
     means = np.concatenate([np.zeros(1_800), np.full(100, -1e9), np.full(100, 1e9)])[:, np.newaxis]
     honest = Honest.of(means, threshold=1.0)
     bad_means = np.where(means < 0, 1e9, means)

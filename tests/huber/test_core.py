@@ -30,10 +30,10 @@ def exact_gradient(points: np.ndarray[Any, Any], weights: Any, center: Floats) -
     """The square of the norm of the gradient of the sum of squares."""
     total = Fraction(0)
     for column, place in zip(points.T.tolist(), center.tolist(), strict=True):
-        pull = sum(
+        influence = sum(
             int(a) * (Fraction(place) - Fraction(y)) for a, y in zip(weights.tolist(), column, strict=True)
         )
-        total += pull * pull
+        total += influence * influence
     return total
 
 
@@ -104,8 +104,8 @@ def huber_gradient(points: PointRows, weights: Any, threshold: float, center: Fl
     """The norm of the gradient in extended precision."""
     offsets = np.asarray(points).astype(np.longdouble) - center.astype(np.longdouble)
     lengths = np.sqrt((offsets * offsets).sum(axis=1))
-    pulls = np.minimum(1.0, threshold / np.maximum(lengths, threshold)) * weights
-    force = (offsets * pulls[:, np.newaxis]).sum(axis=0)
+    influences = np.minimum(1.0, threshold / np.maximum(lengths, threshold)) * weights
+    force = (offsets * influences[:, np.newaxis]).sum(axis=0)
     return float(np.sqrt((force * force).sum()))
 
 

@@ -104,17 +104,17 @@ def bounds_by_definition(depths: Any, weights: Any, caps: InfluenceLimits, reach
     total = int(sum(weights))
     found = []
     for k in range(1, reach + 1):
-        pull = Fraction(caps.influence) + 2 * Fraction(caps.gradient_rate) * (total + k * caps.weight)
+        influence = Fraction(caps.influence) + 2 * Fraction(caps.gradient_rate) * (total + k * caps.weight)
         best = None
         for edge in sorted(set(depths[depths > 0])):
             mass = int(sum(weights[depths >= edge])) - k * caps.weight
             if mass <= 0:
                 continue
-            least = k * pull / mass + k * Fraction(caps.depth_step)
+            least = k * influence / mass + k * Fraction(caps.depth_step)
             if least <= Fraction(float(edge)):
                 best = mass
                 break
-        found.append(math.inf if best is None else float(pull / best))
+        found.append(math.inf if best is None else float(influence / best))
     return found
 
 

@@ -89,9 +89,9 @@ def smooth_huber(points, weights, thresholds):
     def hessian(s):
         u = s - points
         r = np.linalg.norm(u, axis=1)
-        pull = weights * np.minimum(1, thresholds / np.maximum(r, 1e-300))
-        tilt = np.where(r > thresholds, pull / np.maximum(r, 1e-300) ** 2, 0)
-        return np.sum(pull) * np.eye(points.shape[1]) - (u * tilt[:, None]).T @ u
+        influence = weights * np.minimum(1, thresholds / np.maximum(r, 1e-300))
+        tilt = np.where(r > thresholds, influence / np.maximum(r, 1e-300) ** 2, 0)
+        return np.sum(influence) * np.eye(points.shape[1]) - (u * tilt[:, None]).T @ u
 
     return value, gradient, hessian
 
@@ -219,11 +219,11 @@ def test_gradient_error_bound_holds(n, d):
     found = evaluate_gradient(problem, center, hessian=False)
     longs = points.astype(np.longdouble) - center.astype(np.longdouble)
     r = np.sqrt(np.sum(longs * longs, axis=1))
-    pulls = weights * np.minimum(1, thresholds / r)
-    exact = -(pulls[:, None] * longs).sum(axis=0)
+    influences = weights * np.minimum(1, thresholds / r)
+    exact = -(influences[:, None] * longs).sum(axis=0)
     # Extended precision is 2^-11 of float64's rounding: close enough to the truth to judge a bound.
     assert float(np.linalg.norm(found.gradient - exact)) <= found.error
-    assert found.error <= 400 * 2.0**-53 * float(np.sum(pulls * r)) + 1e-150 or d == 1
+    assert found.error <= 400 * 2.0**-53 * float(np.sum(influences * r)) + 1e-150 or d == 1
 
 
 # --- limit cases ----------------------------------------------------------------------------------
@@ -243,8 +243,8 @@ def test_tiny_threshold_is_the_weighted_geometric_median():
     points, weights = rng.normal(size=(80, 3)), rng.random(80) + 0.2
     center = points.mean(axis=0)
     for _ in range(20_000):
-        pull = weights / np.linalg.norm(points - center, axis=1)
-        center = pull @ points / pull.sum()
+        influence = weights / np.linalg.norm(points - center, axis=1)
+        center = influence @ points / influence.sum()
     found = huber_location(points, weights=weights, thresholds=1e-9)
     np.testing.assert_allclose(found.point, center, rtol=0, atol=1e-7)
 

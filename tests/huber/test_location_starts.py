@@ -77,7 +77,7 @@ def test_distant_users_cost_few_passes_and_distances_match_the_point(
 def test_the_mean_is_the_center_if_all_users_are_far_from_zero(
     passes: list[np.ndarray],
 ) -> None:
-    """They pull with little of their weight, as where the mean is a poor start, yet it is the end already."""
+    """They push with little of their weight, as where the mean is a poor start, yet it is the end already."""
     corners = 50.0 * np.array([[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]])
     points = np.repeat(corners, 300, axis=0)
     found = find_stationary_point(points, thresholds=1.0, tolerance=1e-6)

@@ -260,8 +260,8 @@ def test_the_center_of_wide_data_is_certified(d: int) -> None:
     threshold = 1.2 * math.sqrt(d)
     found = find_stationary_point(points, weights=weights, thresholds=threshold, tolerance=1e-9)
     offsets = found.point - points
-    pulls = weights * threshold / np.maximum(np.linalg.norm(offsets, axis=1), threshold)
-    assert float(np.linalg.norm(pulls @ offsets)) <= found.norm_bound + 1e-8
+    influences = weights * threshold / np.maximum(np.linalg.norm(offsets, axis=1), threshold)
+    assert float(np.linalg.norm(influences @ offsets)) <= found.norm_bound + 1e-8
     located = huber_location(
         PointRows(array=points.astype(np.float32)), weights=weights, thresholds=threshold
     )

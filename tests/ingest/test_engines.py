@@ -166,12 +166,12 @@ def test_durations_are_added_in_microseconds(made: Maker) -> None:
         ([Decimal("1.10"), Decimal("1.1"), Decimal("-1.10"), None, *[Decimal(0)] * 5], pa.decimal128(10, 2)),
     ],
 )
-def test_users_are_told_apart_by_their_ids(made: Maker, users: list[Any], kind: pa.DataType) -> None:
+def test_users_are_distinguished_by_their_ids(made: Maker, users: list[Any], kind: pa.DataType) -> None:
     values = [float(2**place) for place in range(len(users))]
     _agrees(made, users, {"v": (pa.array(values), [Fraction(one) for one in values])}, kind=kind)
 
 
-def test_users_are_told_apart_by_unsigned_numbers(made_of_unsigned: Maker) -> None:
+def test_users_are_distinguished_by_unsigned_numbers(made_of_unsigned: Maker) -> None:
     users = [2**64 - 1, 2**64 - 2, 2**63, 2**63 - 1, 0, None, 1, 2**64 - 1, 2**53, 2**53 + 1]
     values = [float(2**place) for place in range(len(users))]
     numbers = (pa.array(values), [Fraction(one) for one in values])

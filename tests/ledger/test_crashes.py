@@ -1,4 +1,4 @@
-"""Killed at any statement, asked by a crowd: no value leaves without its charge, and no charge is lost."""
+"""Killed at any statement, asked by a population: no value leaves without its charge, and no charge is lost."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_kill_test_would_see_a_late_charge(tmp_path: Path, data: Path) -> No
 # --- many at once -----------------------------------------------------------------------------------------------------
 
 
-def crowd(place: str, processes: int, requests: int, *, total: int, kill: int = 0) -> list[list[str]]:
+def population(place: str, processes: int, requests: int, *, total: int, kill: int = 0) -> list[list[str]]:
     """What processes printed that asked a budget of `total` answers at once; the first `kill` of them get SIGKILL."""
     opened(place, epsilon=total * 0.125)
     program = [sys.executable, str(TESTS / "helpers" / "ledger_worker.py"), place]
@@ -146,7 +146,7 @@ def crowd(place: str, processes: int, requests: int, *, total: int, kill: int = 
     return said
 
 
-def check_crowd(place: str, said: list[list[str]], *, total: int) -> int:
+def check_population(place: str, said: list[list[str]], *, total: int) -> int:
     """Charges never above the total, every value that left with its charge and its record, and the chain sound."""
     with hm.Ledger(place) as ledger:
         verification = ledger.verify()
@@ -170,17 +170,17 @@ def check_crowd(place: str, said: list[list[str]], *, total: int) -> int:
 @pytest.mark.parametrize(("processes", "requests"), [(2, 40), (20, 8)])
 def test_processes_at_once_never_pass_the_total(place: str, processes: int, requests: int) -> None:
     total = processes * requests // 2
-    said = crowd(place, processes, requests, total=total)
-    assert check_crowd(place, said, total=total) == total
+    said = population(place, processes, requests, total=total)
+    assert check_population(place, said, total=total) == total
     assert sum(line == "exhausted" for lines in said for line in lines) == processes * requests - total
 
 
 @pytest.mark.slow
 def test_twenty_processes_ask_two_hundred_times_each(place: str) -> None:
-    said = crowd(place, 20, 200, total=3000)
-    assert check_crowd(place, said, total=3000) == 3000
+    said = population(place, 20, 200, total=3000)
+    assert check_population(place, said, total=3000) == 3000
 
 
 def test_processes_that_are_killed_at_any_moment_take_nothing_with_them(place: str) -> None:
-    said = crowd(place, 8, 40, total=200, kill=5)
-    check_crowd(place, said, total=200)
+    said = population(place, 8, 40, total=200, kill=5)
+    check_population(place, said, total=200)

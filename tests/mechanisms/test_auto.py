@@ -226,10 +226,10 @@ def test_neighbors_get_the_same_choice(relation: Neighbors, per: str, dataset: t
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"threshold": 5, "radius": 5, "bounds": (0, 1)}, "threshold says nothing that bounds do not"),
-        ({"scale": 5, "bounds": (0, 1)}, "scale says nothing that bounds do not"),
+        ({"threshold": 5, "radius": 5, "bounds": (0, 1)}, "threshold adds nothing to bounds"),
+        ({"scale": 5, "bounds": (0, 1)}, "scale adds nothing to bounds"),
         ({"threshold": -1, "radius": 5}, "threshold must be"),
-        ({"threshold": 1, "scale": 5}, "threshold and scale say the same twice"),
+        ({"threshold": 1, "scale": 5}, "threshold and scale give the same information"),
         ({"scale": -1}, "scale must be"),
         ({"scale": [1, 2]}, "2 scales for 1 columns"),
         ({"radius": 0}, "radius must be"),

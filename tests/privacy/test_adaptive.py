@@ -410,7 +410,7 @@ def small_datasets(relation: Neighbors, size: int, common: list[User]) -> Iterat
             yield [*shared, before], [*shared, (after[0], own)]
 
 
-def worst_of_world(
+def worst_of_dataset(
     mechanism: Adaptive, relation: Neighbors, *, per: Any, epsilon: float, size: int = 1
 ) -> tuple[float, dict[str, float]]:
     """(share of epsilon, shares of what each step costs), the largest over all pairs."""
@@ -448,7 +448,7 @@ WHOLE: list[tuple[dict[str, Any], str, float]] = [
 def test_the_whole_output_distribution_on_small_datasets(
     relation: Neighbors, known: dict[str, Any], per: str, epsilon: float
 ) -> None:
-    worst, claims = worst_of_world(Adaptive(**known), relation, per=per, epsilon=epsilon)
+    worst, claims = worst_of_dataset(Adaptive(**known), relation, per=per, epsilon=epsilon)
     assert worst <= 1.0 + ROUNDING
     assert max(claims.values()) <= 1.0 + ROUNDING, claims
     assert claims["the steps add up to the guarantee"] == pytest.approx(1.0)
@@ -634,5 +634,5 @@ def test_a_slip_between_steps_is_found_on_small_datasets(
 ) -> None:
     broken(monkeypatch)
     known = {**KNOWN, "max_records": 3} if per == "record" else KNOWN
-    _, claims = worst_of_world(Adaptive(**known), COMES_OR_GOES, per=per, epsilon=30.0)
+    _, claims = worst_of_dataset(Adaptive(**known), COMES_OR_GOES, per=per, epsilon=30.0)
     assert max(claims.values()) > 1.0 + 1e-3

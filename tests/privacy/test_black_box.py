@@ -113,7 +113,7 @@ def alarms(toy: Toy, share: float, *, repetitions: int, size: int, significance:
 
 
 @toys
-def test_false_alarms_at_the_promise_exactly(toy: Toy) -> None:
+def test_false_alarms_at_the_guarantee_exactly(toy: Toy) -> None:
     """500 checks of each mechanism, 2,000 together: no more alarms than one in a thousand can explain."""
     assert least_probability(alarms(toy, 1.0, repetitions=500, size=400), 500, 1e-3) <= SIGNIFICANCE
 
@@ -284,13 +284,13 @@ def test_a_mechanism_that_may_refuse() -> None:
 @pytest.mark.slow
 def test_a_forgotten_half_of_the_sensitivity_is_caught() -> None:
     """The noise of `add-remove`, where one user in truth replaces another."""
-    crowd = (0.5,) * 60
+    population = (0.5,) * 60
     pair = Pair(
         name="the wrong relation",
         mechanism=Clipped(bounds=(0.0, 1.0)),
         neighbors=ADD_REMOVE,
-        first=dataset(*crowd, 0.0),
-        second=dataset(*crowd, 1.0),
+        first=dataset(*population, 0.0),
+        second=dataset(*population, 1.0),
         samples=6_000,
         remembered=("statistic",),
     )
@@ -372,7 +372,7 @@ def test_bounds_are_those_of_clopper_and_pearson(hits: int) -> None:
         ((), None),
     ],
 )
-def test_two_constant_outputs_are_told_apart(first: Output, second: Output) -> None:
+def test_two_constant_outputs_are_distinguished(first: Output, second: Output) -> None:
     assert check([first] * 200, [second] * 200, 1.0).refuted
     assert check([first] * 200, [second] * 200, 1.0, 0.999).refuted is False
     assert not check([first] * 200, [first] * 200, 0.0).refuted

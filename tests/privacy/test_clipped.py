@@ -53,7 +53,7 @@ def placed(
 
 
 def loss(dataset: Dataset, other: Dataset, relation: Neighbors, per: str, epsilon: float) -> Fraction:
-    """The exact privacy loss of a pair; the public decisions must agree, or the pair is told apart at once."""
+    """The exact privacy loss of a pair; the public decisions must agree, or the pair is distinguished at once."""
     (mine, first), (theirs, second) = (placed(w, relation, per, epsilon) for w in (dataset, other))
     assert mine == theirs
     scale = Fraction(mine.distributions[0].scale)
@@ -136,7 +136,7 @@ def test_gaussian_noise_keeps_delta_on_every_pair_of_small_datasets(relation: Ne
     assert 0.99 * delta < attained <= delta
 
 
-def test_a_concentrated_budget_is_within_the_promise() -> None:
+def test_a_concentrated_budget_is_within_the_guarantee() -> None:
     """A rho of one's own would give less noise than the epsilon and delta that the release states."""
     from hubermean.accounting.concentrated import largest_rho
 
@@ -145,7 +145,7 @@ def test_a_concentrated_budget_is_within_the_promise() -> None:
     asked = Request(columns=("v",), epsilon=1.0, delta=1e-6, neighbors=Neighbors.REPLACE_USER, per="user")
     allowed = largest_rho(1.0, 1e-6)
     assert Clipped(bounds=(0, 1), rho=allowed).prepare(asked, facts).distributions[0].kind == "gaussian"
-    with pytest.raises(InputError, match="rho buys more"):
+    with pytest.raises(InputError, match="rho is larger"):
         Clipped(bounds=(0, 1), rho=1.01 * allowed).prepare(asked, facts)
-    with pytest.raises(InputError, match="rho buys more"):
+    with pytest.raises(InputError, match="rho is larger"):
         Clipped(bounds=(0, 1), rho=1e-9).prepare(replace(asked, delta=0.0), facts)

@@ -122,7 +122,7 @@ def test_no_pair_of_all_small_datasets_exceeds_epsilon(
 
 
 @pytest.mark.parametrize("relation", list(Neighbors))
-def test_the_promise_is_nearly_used_up(relation: Neighbors) -> None:
+def test_the_guarantee_is_nearly_used_up(relation: Neighbors) -> None:
     """On a longer grid one point can become likelier while nearly all others become less likely."""
     found = enumerate_datasets(SETTINGS["long"], relation, 2, odds=ODDS)
     assert (found.datasets, found.pairs) == COUNTS["long", 2][relation]
@@ -220,7 +220,7 @@ FAULTS: dict[str, Fault] = {
         *(("second shell too narrow", relation) for relation in Neighbors),
     ],
 )
-def test_a_spoiled_mechanism_breaks_the_promise(
+def test_a_spoiled_mechanism_breaks_the_guarantee(
     fault: str, relation: Neighbors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FAULTS[fault](monkeypatch)
@@ -239,7 +239,7 @@ def test_a_spoiled_mechanism_breaks_the_promise(
         (thresholds_of_at_least_one, "by influence, no cap"),
     ],
 )
-def test_a_spoiled_influence_bound_breaks_the_promise(
+def test_a_spoiled_influence_bound_breaks_the_guarantee(
     fault: Fault, name: str, relation: Neighbors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch)
@@ -260,6 +260,6 @@ def test_shifted_level_sets_are_seen_by_the_definition_alone(
 
 
 def test_inactive_users_never_matter_under_replace_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever pulls the wrong way is worth changing first, and once they all are, the sum has crossed zero."""
+    """Users whose gradient has the wrong sign are changed first; once all are, the sum has crossed zero."""
     FAULTS["no inactive users"](monkeypatch)
     assert enumerate_datasets(SETTINGS["few"], REPLACE_USER, 5, odds=ODDS[:1]).misread == 0

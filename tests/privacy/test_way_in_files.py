@@ -122,7 +122,7 @@ def test_users_who_were_stated_and_not_found_have_nothing_usable() -> None:
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("scale", [1.0, 1e15, 1e-20])
 def test_who_is_not_there_changes_no_number_of_others(scale: float, kind: Any) -> None:
-    """Means made anew from exact sums differ: in the last bits, below what is told apart, beyond the largest value."""
+    """Means made anew from exact sums differ: in the last bits, below the resolution, beyond the largest value."""
     rng = np.random.default_rng(0)
     means = (scale * rng.normal(size=(500, 3))).astype(kind)
     counts = rng.integers(1, 50, 500)

@@ -32,9 +32,9 @@ from hubermean.types.request import PublicFacts, Request
 
 SIZE = 6_000
 MANY_USERS = 2**15
-Crowd = Callable[[Generator], NDArray[Any]]
+Population = Callable[[Generator], NDArray[Any]]
 
-CROWDS: dict[str, Crowd] = {
+POPULATIONS: dict[str, Population] = {
     "normal": lambda rng: rng.normal(size=SIZE),
     "heavy tails": lambda rng: rng.standard_cauchy(SIZE) * 10.0 ** rng.integers(-9, 12, SIZE),
     "one place": lambda rng: np.full(SIZE, -0.0),
@@ -80,10 +80,10 @@ def repeated(values: NDArray[Any], weights: NDArray[np.int64]) -> SortedPosition
     return SortedPositions(np.repeat(values, weights))
 
 
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_the_weight_of_an_interval_is_that_of_its_users(crowd: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_the_weight_of_an_interval_is_that_of_its_users(population: str) -> None:
     rng = np.random.default_rng(1)
-    values, weights = CROWDS[crowd](rng), weights_of(rng)
+    values, weights = POPULATIONS[population](rng), weights_of(rng)
     lows, highs = ends_among(values, rng)
     inside = [
         weights[(values >= low) & (values <= high)].sum() for low, high in zip(lows, highs, strict=True)
@@ -92,10 +92,10 @@ def test_the_weight_of_an_interval_is_that_of_its_users(crowd: str) -> None:
         assert positions.within(lows, highs).tolist() == inside
 
 
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_marks_are_users_and_leave_little_weight_between_them(crowd: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_marks_are_users_and_leave_little_weight_between_them(population: str) -> None:
     rng = np.random.default_rng(2)
-    values, weights = CROWDS[crowd](rng), weights_of(rng)
+    values, weights = POPULATIONS[population](rng), weights_of(rng)
     for positions, fineness in itertools.product(lines(values, weights, rng).values(), (1, 8, 64)):
         quantiles = positions.quantiles(fineness)
         assert quantiles.total == weights.sum()
@@ -108,10 +108,10 @@ def test_marks_are_users_and_leave_little_weight_between_them(crowd: str) -> Non
             assert weights[after & before].sum() * fineness <= quantiles.total
 
 
-@pytest.mark.parametrize("crowd", CROWDS)
-def test_places_and_parts_of_a_line_are_those_of_its_users(crowd: str) -> None:
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_places_and_parts_of_a_line_are_those_of_its_users(population: str) -> None:
     rng = np.random.default_rng(3)
-    values, weights = CROWDS[crowd](rng), weights_of(rng)
+    values, weights = POPULATIONS[population](rng), weights_of(rng)
     low, high = np.sort(rng.choice(values, 2))
     some = (values >= low) & (values <= high) & (weights > 0)
     expected = {place: int(weights[some & (values == place)].sum()) for place in np.unique(values[some])}
@@ -120,10 +120,12 @@ def test_places_and_parts_of_a_line_are_those_of_its_users(crowd: str) -> None:
         assert dict(zip(places.tolist(), held.tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize("crowd", [name for name in CROWDS if "whole" not in name and "as far" not in name])
-def test_threads_find_the_heaviest_intervals_that_one_line_finds(crowd: str) -> None:
+@pytest.mark.parametrize(
+    "population", [name for name in POPULATIONS if "whole" not in name and "as far" not in name]
+)
+def test_threads_find_the_heaviest_intervals_that_one_line_finds(population: str) -> None:
     rng = np.random.default_rng(4)
-    values, weights = np.clip(CROWDS[crowd](rng), -8e12, 8e12), weights_of(rng)
+    values, weights = np.clip(POPULATIONS[population](rng), -8e12, 8e12), weights_of(rng)
     total = int(weights.sum())
     held, *others = lines(values, weights, rng).values()
     for least, most in (
@@ -137,7 +139,7 @@ def test_threads_find_the_heaviest_intervals_that_one_line_finds(crowd: str) -> 
             assert count_fullest(positions, LENGTHS, least=least, most=most).tolist() == expected
 
 
-def test_what_is_not_told_apart_is_not_told_apart_anywhere() -> None:
+def test_what_is_not_distinguished_is_not_distinguished_anywhere() -> None:
     rng = np.random.default_rng(5)
     values, weights = rng.standard_cauchy(SIZE), weights_of(rng)
     total = int(weights.sum())
@@ -148,7 +150,7 @@ def test_what_is_not_told_apart_is_not_told_apart_anywhere() -> None:
 
 
 def test_the_law_of_the_scale_does_not_depend_on_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights that are clamped to what is told apart give the costs that all weights give."""
+    """Weights that are clamped to what is distinguished give the costs that all weights give."""
     rng = np.random.default_rng(6)
     positions = SortedPositions(rng.normal(size=SIZE))
     search = ScaleSearch(per_cent=75, epsilon=Fraction(1, 5), add_remove=True)
@@ -160,11 +162,11 @@ def test_the_law_of_the_scale_does_not_depend_on_what_is_left_out(monkeypatch: p
     assert search.distribution(positions, concentrated=False).costs.tolist() == distribution.costs.tolist()
 
 
-@pytest.mark.parametrize("crowd", ["whole numbers", "huge whole numbers"])
-def test_windows_hold_the_same_by_threads(crowd: str) -> None:
+@pytest.mark.parametrize("population", ["whole numbers", "huge whole numbers"])
+def test_windows_hold_the_same_by_threads(population: str) -> None:
     rng = np.random.default_rng(7)
-    values, weights = CROWDS[crowd](rng), weights_of(rng)
-    step = 2**12 if crowd == "whole numbers" else 2**44
+    values, weights = POPULATIONS[population](rng), weights_of(rng)
+    step = 2**12 if population == "whole numbers" else 2**44
     windows = Windows(exponent=0, step=step, length=8 * step, count=2**18 + 1)
     held, *others = lines(values, weights, rng).values()
     for positions in others:
@@ -172,7 +174,7 @@ def test_windows_hold_the_same_by_threads(crowd: str) -> None:
             assert mine.tolist() == theirs.tolist()
 
 
-ROUNDED: dict[str, Crowd] = {
+ROUNDED: dict[str, Population] = {
     "normal": lambda rng: rng.normal(size=SIZE) * 3.0,
     "at edges": lambda rng: (rng.integers(-90, 90, SIZE) + 0.5) * 2.0**-6,
     "beside edges": lambda rng: np.nextafter(
@@ -184,10 +186,10 @@ ROUNDED: dict[str, Crowd] = {
 }
 
 
-@pytest.mark.parametrize("crowd", ROUNDED)
-def test_rounded_users_are_where_exact_rounding_puts_them(crowd: str) -> None:
+@pytest.mark.parametrize("population", ROUNDED)
+def test_rounded_users_are_where_exact_rounding_puts_them(population: str) -> None:
     rng = np.random.default_rng(11)
-    table = UserTable.from_means(ROUNDED[crowd](rng), rng.integers(1, 9, SIZE))
+    table = UserTable.from_means(ROUNDED[population](rng), rng.integers(1, 9, SIZE))
     summed = table.take(np.arange(SIZE))
     for users, reach in itertools.product((table, summed), (2**7, 2**12)):
         rounded = round_means(users.sums[0], users.counts, exponent=-6, low=-reach, high=reach)
@@ -204,7 +206,7 @@ def test_rounded_users_are_where_exact_rounding_puts_them(crowd: str) -> None:
         for low, high in itertools.pairwise([-reach - 1, *marks.tolist(), reach + 1]):
             assert ((rounded > low) & (rounded < high)).sum() * 8 <= SIZE
         # Only users at an edge call for it, else nothing would be saved.
-        assert bool(asked) == ("edges" in crowd)
+        assert bool(asked) == ("edges" in population)
 
 
 def test_users_beyond_distances_are_counted_on_their_side() -> None:

@@ -94,7 +94,7 @@ def test_users_within_a_little_less_than_a_length_are_found_together(users: list
             assert found[number] >= sum(together)
 
 
-def crowd(family: str, rng: Generator, size: int) -> np.ndarray:
+def population(family: str, rng: Generator, size: int) -> np.ndarray:
     return {
         "normal": lambda: rng.normal(size=size),
         "ties": lambda: rng.integers(-3, 4, size) * 0.25,

@@ -37,6 +37,7 @@ CALLS: list[tuple[Callable[..., Any], type, tuple[type, ...]]] = [
     (hm.mean, MeanKeywords, (PublicParameters, ReadOptions, LedgerOptions)),
     (hm.count, CountKeywords, (EngineOptions, LedgerOptions)),
     (hm.mean_of_user_means, UserMeansKeywords, (PublicParameters, LedgerOptions)),
+    (hm.audit, PublicKeywords, (PublicParameters,)),
 ]
 
 
@@ -133,5 +134,5 @@ def test_every_public_name_can_be_imported() -> None:
     assert set(hm.__all__) <= set(dir(hm))
     for name in hm.__all__:
         assert getattr(hm, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'record_cap'"):
-        _ = hm.record_cap
+    with pytest.raises(AttributeError, match="no attribute 'max_records'"):
+        _ = hm.max_records

@@ -1,7 +1,7 @@
 """OpenDP on a whole file, by its Polars API: user means are its own way to bound what a user contributes.
 
 Neighbors differ by one user who is there or not, with all records; the number of users is private. OpenDP must know
-how many records there are at most, for the rounding of sums of floats: it is told the true number.
+how many records there are at most, for the rounding of sums of floats: it is given the true number.
 """
 
 from __future__ import annotations

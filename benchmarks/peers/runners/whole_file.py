@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """A file, the question, and what is true of the data: libraries that must be told bounds are told these.
+    """A file, the question, and what is true of the data: libraries that must be given bounds are given these.
 
     Attributes:
         path: of the file, or a pattern of several.

@@ -82,7 +82,7 @@ def calibrate_propose_test_release(
     >>> test.margin, round(test.alpha, 4), test.passes[0] / 2**test.bits <= 1e-5
     (57, 0.2607, True)
     """
-    return _gated_noise(
+    return _noise_after_test(
         check_positive("epsilon", epsilon),
         check_probability("delta", delta),
         check_positive("reserve", reserve),
@@ -91,7 +91,7 @@ def calibrate_propose_test_release(
 
 
 @lru_cache(maxsize=64)  # a long test takes some megabytes
-def _gated_noise(eps: float, target: float, reserve: float, dimension: int) -> ProposeTestReleaseNoise:
+def _noise_after_test(eps: float, target: float, reserve: float, dimension: int) -> ProposeTestReleaseNoise:
     if not reserve <= 0.9 * eps:
         raise InputError(f"reserve must be at most nine tenths of epsilon, not {reserve!r}")
     noise = calibrate_smooth_noise(eps - reserve, target, beta=0.0, dimension=dimension)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import check_max_groups
 from hubermean.mechanisms.groups.resolution import needs_pool
 from hubermean.mechanisms.registry import Auto, resolve_mechanism
-from hubermean.types.options import PartialBounds, PublicParameters
+from hubermean.types.options import PublicKeywords, PublicParameters, check_keywords, show_keywords
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, PublicFacts, Request
 
 COUNT = "count"
@@ -110,6 +110,7 @@ class Audit:
         return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the audit as plain data."""
         return {
             "kept": self.kept,
             "mechanism": self.mechanism,
@@ -127,9 +128,11 @@ class Audit:
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
+        """Return `to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
+@show_keywords(PublicParameters)
 def audit(
     mechanism: str | Mechanism = "auto",
     *,
@@ -139,11 +142,6 @@ def audit(
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     columns: int = 1,
     users: int | None = None,
-    bounds: PartialBounds | Sequence[PartialBounds] | None = None,
-    max_records: int | None = None,
-    threshold: float | None = None,
-    threshold_power: float | None = None,
-    radius: float | None = None,
     groups: int | None = None,
     max_groups: int = 1,
     private_keys: bool = False,
@@ -151,6 +149,7 @@ def audit(
     pairs: int | None = None,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
+    **options: Unpack[PublicKeywords],
 ) -> Audit:
     """Search for neighboring data sets on which a mechanism loses more privacy than it claims.
      No data is read. Synthetic adversarial data sets are built, and for each pair of neighbors the exact privacy loss
@@ -164,7 +163,6 @@ def audit(
         epsilon, delta, per, neighbors: the claimed guarantee, as for `mean`.
         columns: number of value columns; default 1.
         users: number of users in each data set; by default the fewest with which the mechanism works.
-        bounds, max_records, threshold, threshold_power, radius: public parameters of the mechanism, as for `mean`.
         groups: number of groups; audits a release by group of one column. Users move between groups, are split over
             several, and change their records. The records pass through reading and grouping.
         max_groups: number of groups in which a user counts; with `groups`.
@@ -175,6 +173,7 @@ def audit(
             adaptive mechanism 250 over the number of columns, 150 with `groups`; at most 100 through a container.
         seed: seed of the synthetic data sets. Noise is never sampled.
         progress: called with the number of pairs evaluated so far.
+        options: public parameters of the mechanism, as for `mean`.
 
     Returns:
         An `Audit` with `kept`, `loss`, `delta_found`, `claims` and the worst pair. Printing it shows what was
@@ -190,13 +189,8 @@ def audit(
     >>> audit("clipped", epsilon=1, bounds=(0, 10), pairs=50).kept
     True
     """
-    known = PublicParameters.from_keywords(
-        bounds=bounds,
-        max_records=max_records,
-        threshold=threshold,
-        threshold_power=threshold_power,
-        radius=radius,
-    )
+    check_keywords("audit", options, PublicParameters)
+    known = PublicParameters.from_keywords(**options)
     pairs = None if pairs is None else check_positive_integer("pairs", pairs)
     columns = check_positive_integer("columns", columns)
     users = None if users is None else check_positive_integer("users", users)

@@ -39,7 +39,7 @@ BROKEN = 4
 SEARCH = "Search"
 
 
-@add_options("bounds", "max_records", "threshold", "threshold_power", "radius")
+@add_options(PublicParameters)
 def audit(
     mechanism: Annotated[
         str,

@@ -53,6 +53,10 @@ def user_table(
         records: also count unusable records, which `replace-values` needs.
         options: how to read; see `ReadOptions`.
 
+    Returns:
+        A `UserTable` with `counts` and `means`, one row per user in no particular order; a partitioned table for Spark.
+        It holds private data.
+
     Raises:
         InputError: a column is missing or has a type that does not fit its role, an option is out of range, or the data
             could not be read completely.
@@ -62,6 +66,12 @@ def user_table(
     - how a record is read depends on its own cells and the declared types of its columns, and on nothing else; types
       that a container infers from content decide nothing (`ingest.identity`, `ingest.pandas_frames`);
     - no user id is kept, and no error message quotes data.
+
+    >>> import pyarrow as pa
+    >>> trips = pa.table({"rider": [1, 1, 2], "fare": [10.0, 14.0, 30.0]})
+    >>> users = user_table(trips, user="rider", value="fare")
+    >>> sorted(zip(users.counts.tolist(), users.means.ravel().tolist()))
+    [(1, 30.0), (2, 12.0)]
     """
     check_keywords("user_table", options, ReadOptions)
     request = ReadRequest(

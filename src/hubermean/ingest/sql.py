@@ -32,6 +32,9 @@ def sql(
             without the ending; in a mapping, the key is the name. Parquet files can also be named in the query by their
             full path; CSV files are loaded as tables of text before the query runs.
 
+    Returns:
+        The query, not yet run: a release opens it.
+
     Raises:
         InputError: the query is empty, a file is missing, or two tables would have the same name.
 

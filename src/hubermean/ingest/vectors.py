@@ -65,8 +65,14 @@ def vectors(data: str | os.PathLike[str], *, user: str, value: str, length: int 
         length: the length of the vectors, a public number. Not needed if the type of the column has it (lists of fixed
             size).
 
+    Returns:
+        The file with its columns, not yet read: a release reads it. `columns` are the names of the coordinates.
+
     Raises:
         InputError: a file or column is missing, a column has another type, or the length is not known.
+
+    Formal guarantees: the length is public, from the schema or from you, never from a record. Whether a record is
+    usable depends on that record alone.
 
     >>> import pathlib, tempfile, pyarrow as pa, pyarrow.parquet as pq
     >>> updates = pa.array([[0.0, 2.0], [4.0, 6.0], [2.0, 1.0]], type=pa.list_(pa.float32(), 2))

@@ -73,7 +73,7 @@ def total_of(*amounts: Decimal) -> Decimal:
         for amount in amounts:
             total = _EXACT.add(total, amount)
     except decimal.Inexact:
-        raise LedgerDamaged("an amount has more digits than any can have") from None
+        raise LedgerDamaged("an amount has too many digits") from None
     return total
 
 

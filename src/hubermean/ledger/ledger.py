@@ -1,7 +1,8 @@
 """`BudgetLedger`: the budgets of data sets, the charges against them and the recorded outcomes.
 
-The ledger knows questions by digest and description, and releases by cost. The record of a release is opaque to it:
-canonical JSON of limited size. `hubermean.release.ledger.Ledger`, which users see, adds the check of these records.
+The ledger holds a digest and a description of each question, and the cost of each release. The record of a release is
+opaque to it: canonical JSON of limited size. `hubermean.release.ledger.Ledger`, which users see, adds the check of
+these records.
 """
 
 from __future__ import annotations
@@ -151,12 +152,12 @@ class BudgetLedger:
         return sorted(found, key=lambda dataset: dataset.number)
 
     def dataset(self, name: str) -> Dataset:
-        """Return the budget of one data set."""
+        """Return the budget of the data set `name`."""
         with self._store.reading() as rows:
             return read_dataset(rows, name)
 
     def entries(self, dataset: str | None = None) -> Iterator[Entry]:
-        """Iterate over all entries, or those of one data set, in order, including entries added meanwhile.
+        """Iterate over all entries, or those of `dataset`, in order, including entries added meanwhile.
 
         No transaction is held between blocks: the ledger can be used, also by others, during the iteration.
         """

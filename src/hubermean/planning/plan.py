@@ -161,7 +161,7 @@ class Plan:
 
     @classmethod
     def of(cls, setting: Setting) -> Plan:
-        """Compare the mechanisms of the registry."""
+        """Compare the mechanisms of the registry under the public parameters in `setting`."""
         predicted = setting.predict()
         chosen = best_option((option for _, option in predicted if option is not None), delta=setting.delta)
         best = next((row for row, option in predicted if option is not None and option is chosen), None)
@@ -169,7 +169,7 @@ class Plan:
         return cls(setting=setting, rows=rows, best=best)
 
     def at(self, n_users: int) -> Plan:
-        """Return the same plan for another number of users."""
+        """Return the same plan for `n_users` users."""
         return Plan.of(replace(self.setting, n_users=n_users))
 
     def to_dict(self) -> dict[str, Any]:

@@ -31,6 +31,20 @@ def page(release: Release | ReleaseTable, *, title: str | None = None, source: s
         release: what is shown; the page holds nothing else.
         title: the heading; by default made of the column names.
         source: where the data came from; of a path only the file name is shown.
+
+    Returns:
+        The page as text. It loads nothing from elsewhere and has no scripts.
+
+    Raises:
+        InputError: `release` is neither a release nor a table of releases.
+
+    Formal guarantees: the page is a function of its arguments. It shows nothing but what the release holds, so it may
+    be published wherever the release may.
+
+    >>> import hubermean as hm
+    >>> release = hm.mean_of_user_means([4.1, 5.0, 3.7], per="user", bounds=(0, 10), epsilon=1e6)
+    >>> "<h1>Ratings</h1>" in page(release, title="Ratings")
+    True
     """
     subject = Subject.of(release)
     heading = title if title is not None else _heading(subject)

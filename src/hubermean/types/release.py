@@ -96,7 +96,11 @@ class Release(ReleaseInfo):
         Args:
             level: the confidence level, between 0 and 1.
 
-        `interval_details(level)` also says what the interval covers and assumes.
+        Raises:
+            InputError: the level is not between 0 and 1.
+
+        The interval is computed from released numbers, so it costs no budget. `interval_details(level)` also says what
+        it covers and assumes.
         """
         details = self.interval_details(level)
         if details is None:
@@ -105,7 +109,14 @@ class Release(ReleaseInfo):
         return pairs[0] if len(pairs) == 1 else pairs
 
     def interval_details(self, level: float = DEFAULT_LEVEL) -> Interval | None:
-        """Return the interval with what it covers and assumes; None if the mechanism offers no interval."""
+        """Return the interval with what it covers and assumes; None if the mechanism offers no interval.
+
+        Args:
+            level: the confidence level, between 0 and 1.
+
+        Raises:
+            InputError: the level is not between 0 and 1.
+        """
         if not is_real(level) or not 0.0 < level < 1.0:
             raise InputError(f"level must be a number between 0 and 1, not {level!r}")
         return None if self.interval_rule is None else self.interval_rule.at(level)

@@ -120,7 +120,14 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         )
 
     def group(self, *key: Any) -> Release | Refusal:
-        """Return the row of a group, given its keys in the order of `by`, or one of `keys`."""
+        """Return the row of a group.
+
+        Args:
+            key: its keys in the order of `by`, or one of `keys`.
+
+        Raises:
+            InputError: the table has no such group.
+        """
         if len(key) == 1 and isinstance(key[0], tuple):
             (key,) = key
         if key not in self._positions:
@@ -151,7 +158,13 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     def interval_at(self, level: float = DEFAULT_LEVEL) -> tuple[FloatArray, FloatArray] | None:
         """Return (low, high) of shape (groups, columns); None if the mechanism offers no interval.
 
-        The level holds for each group separately, not for all at once. NaN stands for a group without an interval.
+        Args:
+            level: the confidence level, between 0 and 1. It holds for each group separately, not for all at once.
+
+        Raises:
+            InputError: the level is not between 0 and 1.
+
+        NaN stands for a group without an interval.
         """
         if not is_real(level) or not 0.0 < level < 1.0:
             raise InputError(f"level must be a number between 0 and 1, not {level!r}")

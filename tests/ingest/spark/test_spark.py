@@ -348,7 +348,7 @@ _IN_A_SAMPLE = "u IN (SELECT id FROM (SELECT id FROM range(9)) TABLESAMPLE (50 P
         ),
     ],
 )
-def test_what_spark_cannot_promise_is_refused_without_a_word_of_the_data(
+def test_what_spark_cannot_guarantee_is_refused_without_a_word_of_the_data(
     spark: Any, people: Path, change: Any, words: str
 ) -> None:
     frame = spark.read.parquet(str(people.parent))

@@ -495,7 +495,7 @@ def test_one_hostile_user_in_twenty_moves_the_answer_by_no_more_than_is_stated(s
         assert high - low < 100.0
 
 
-def test_lengths_are_told_apart_by_the_release() -> None:
+def test_lengths_are_distinguished_by_the_release() -> None:
     """The spread in a release is a length of the public grid."""
     release = hm.mean_of_user_means(np.random.default_rng(24).normal(size=2000), epsilon=1)
     assert 2.0 * release.parameters["scale"] in LENGTHS

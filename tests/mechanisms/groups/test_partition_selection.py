@@ -73,7 +73,7 @@ def test_the_rule_favours_no_group() -> None:
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_equal_numbers_are_told_apart_by_the_names(monkeypatch: pytest.MonkeyPatch, pooled: bool) -> None:
+def test_equal_numbers_are_distinguished_by_the_names(monkeypatch: pytest.MonkeyPatch, pooled: bool) -> None:
     """Should all hashes collide, a user still counts in one group: the first by name."""
     text = GroupQuery.build
     monkeypatch.setattr(

@@ -3,7 +3,7 @@
 Level sets are compared with brute force over the definition on small integer datasets. The privacy loss of a pair
 of data sets is computed exactly: scores differ only at the ends of level sets, so the distribution is known at
 every point of the grid, and normalisers are sums of exponentials in 200-bit arithmetic. All datasets of a small
-grid are in `test_exact_worlds`.
+grid are in `tests/privacy/`.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def influence(weight: int, threshold: int, power: float) -> int:
     return weight * threshold if power == 0.0 else math.isqrt(threshold**2 * weight)
 
 
-def pull(s: int, value: int, weight: int, bound: int) -> int:
+def clipped_gradient(s: int, value: int, weight: int, bound: int) -> int:
     return max(-bound, min(bound, weight * (s - value)))
 
 
-def changes_needed(pulls: list[int], max_influences: list[int]) -> int:
+def changes_needed(gradients: list[int], max_influences: list[int]) -> int:
     """The definition: the least number of users to replace, each by anything within its reach, to cross zero."""
-    for size in range(len(pulls) + 1):
-        for changed in itertools.combinations(range(len(pulls)), size):
-            rest = sum(pulled for user, pulled in enumerate(pulls) if user not in changed)
+    for size in range(len(gradients) + 1):
+        for changed in itertools.combinations(range(len(gradients)), size):
+            rest = sum(gradient for user, gradient in enumerate(gradients) if user not in changed)
             reach = sum(max_influences[user] for user in changed)
             if rest - reach <= 0 <= rest + reach:
                 return size
@@ -102,12 +102,14 @@ def test_level_sets_match_their_definition(
     first, last = level_set_ends(built, radius=radius, n_levels=len(users))
     flat_first, flat_last = add_remove_level_set_ends(built, radius=radius, n_levels=4, influence_cap=most)
     for s in range(-radius, radius + 1):
-        pulls = [pull(s, value, weight, influence(weight, threshold, theta)) for value, weight in users]
-        needed = changes_needed(pulls, max_influences)
+        gradients = [
+            clipped_gradient(s, value, weight, influence(weight, threshold, theta)) for value, weight in users
+        ]
+        needed = changes_needed(gradients, max_influences)
         assert [bool(first[k] <= s <= last[k]) for k in range(len(users))] == [
             needed <= k for k in range(len(users))
         ]
-        flat = -(-abs(sum(pulls)) // most)
+        flat = -(-abs(sum(gradients)) // most)
         assert [bool(flat_first[k] <= s <= flat_last[k]) for k in range(4)] == [flat <= k for k in range(4)]
 
 

@@ -71,7 +71,7 @@ def worst_of(relation: Neighbors, family: str, seed: int, datasets: int) -> tupl
 
 @pytest.mark.parametrize("family", FAMILIES + AIMED)
 @pytest.mark.parametrize("relation", list(Neighbors))
-def test_promises_hold_on_neighbor_pairs(relation: Neighbors, family: str) -> None:
+def test_guarantees_hold_on_neighbor_pairs(relation: Neighbors, family: str) -> None:
     moved, spent, pairs = worst_of(relation, family, seed=1, datasets=6)
     assert moved <= 1.0
     assert spent <= 1.0
@@ -82,7 +82,7 @@ def test_promises_hold_on_neighbor_pairs(relation: Neighbors, family: str) -> No
 @pytest.mark.parametrize("seed", [2, 3])
 @pytest.mark.parametrize("family", FAMILIES + AIMED)
 @pytest.mark.parametrize("relation", list(Neighbors))
-def test_promises_hold_on_many_neighbor_pairs(relation: Neighbors, family: str, seed: int) -> None:
+def test_guarantees_hold_on_many_neighbor_pairs(relation: Neighbors, family: str, seed: int) -> None:
     moved, spent, _ = worst_of(relation, family, seed=seed, datasets=30)
     assert moved <= 1.0
     assert spent <= 1.0
@@ -148,7 +148,7 @@ def test_the_influence_of_one_record_for_all_is_caught(
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("curvature", [140, 190])
 def test_few_users_hold_many_in_balance(d: int, curvature: int) -> None:
-    """200 springs among 100,000 users who pull against each other: the certificate must look at springs only."""
+    """200 springs among 100,000 users who push against each other: the certificate must look at springs only."""
     means = np.zeros((100_001, d))
     means[:49_900, 0], means[49_900:99_800, 0] = 1.5, -1.5
     means[99_800:] = np.random.default_rng(0).normal(size=(201, d)) * 0.1
@@ -185,7 +185,7 @@ def test_public_decisions_are_the_same_for_neighbors(relation: Neighbors, cap: i
 # -- the total weight is measured first ---------------------------------------------------------------------
 
 
-def weighed_pair(relation: Neighbors, cap: int, n: int, kind: str) -> tuple[Dataset, Dataset]:
+def weight_estimated_pair(relation: Neighbors, cap: int, n: int, kind: str) -> tuple[Dataset, Dataset]:
     """ "missing": one of n users at 0 is not there. "flipped": one user decides between two far groups."""
     means = np.zeros((n, 1))
     if kind == "flipped":
@@ -197,36 +197,37 @@ def weighed_pair(relation: Neighbors, cap: int, n: int, kind: str) -> tuple[Data
     return dataset, other
 
 
-def weighed(relation: Neighbors, cap: int) -> PreparedProposeTestRelease:
+def weight_estimated(relation: Neighbors, cap: int) -> PreparedProposeTestRelease:
     public = Dataset(
         means=np.zeros((400, 1)), counts=np.ones(400, dtype=np.int64)
     )  # enough, where n is public
     return prepare(public, relation, cap=cap, epsilon=6.0, delta=0.01)
 
 
-WEIGHED = [(Neighbors.ADD_REMOVE, 1), (Neighbors.ADD_REMOVE, 3), (Neighbors.REPLACE_USER, 3)]
+WEIGHT_ESTIMATED = [(Neighbors.ADD_REMOVE, 1), (Neighbors.ADD_REMOVE, 3), (Neighbors.REPLACE_USER, 3)]
 
 
 @pytest.mark.parametrize("kind", ["missing", "flipped"])
-@pytest.mark.parametrize(("relation", "cap"), WEIGHED)
-def test_measuring_the_weight_is_part_of_the_promise(relation: Neighbors, cap: int, kind: str) -> None:
+@pytest.mark.parametrize(("relation", "cap"), WEIGHT_ESTIMATED)
+def test_measuring_the_weight_is_part_of_the_guarantee(relation: Neighbors, cap: int, kind: str) -> None:
     """Summed over every measured value, at sizes for which some values have a plan and some have none."""
-    mine = weighed(relation, cap)
+    mine = weight_estimated(relation, cap)
     assert mine.epsilon < mine.request.epsilon
     shares = [
-        estimated_weight_divergence(mine, *weighed_pair(relation, cap, n, kind)) / 0.01 for n in (14, 26, 80)
+        estimated_weight_divergence(mine, *weight_estimated_pair(relation, cap, n, kind)) / 0.01
+        for n in (14, 26, 80)
     ]
     assert max(shares) <= 1.0 + 1e-6  # the tail of the measuring is rounded up
     if kind == "flipped":  # p_0 = delta is nearly all used
         assert shares[-1] > 0.9
 
 
-@pytest.mark.parametrize(("relation", "cap"), WEIGHED)
+@pytest.mark.parametrize(("relation", "cap"), WEIGHT_ESTIMATED)
 def test_a_weight_measured_too_finely_is_caught(relation: Neighbors, cap: int) -> None:
-    mine = weighed(relation, cap)
+    mine = weight_estimated(relation, cap)
     assert mine.weight_noise is not None
     finer = replace(mine, weight_noise=replace(mine.weight_noise, scale=mine.weight_noise.scale / 50.0))
-    assert estimated_weight_divergence(finer, *weighed_pair(relation, cap, 30, "missing")) > 0.01
+    assert estimated_weight_divergence(finer, *weight_estimated_pair(relation, cap, 30, "missing")) > 0.01
 
 
 def test_a_weight_measured_too_low_costs_no_release() -> None:
@@ -236,8 +237,8 @@ def test_a_weight_measured_too_low_costs_no_release() -> None:
     assert mine.weight_noise is not None
     for off in (-6.0, -3.5, 0.0, 3.0):
         plan = mine.plan_for_estimate(1000 + round(off * mine.weight_noise.scale))
-        gate = mine.noisy_test(mine.locate(dataset.table()), plan)
-        assert gate.passes == 2**gate.bits
+        noisy_test = mine.noisy_test(mine.locate(dataset.table()), plan)
+        assert noisy_test.passes == 2**noisy_test.bits
 
 
 def test_the_number_of_users_read_off_the_data_is_caught() -> None:
@@ -247,10 +248,10 @@ def test_the_number_of_users_read_off_the_data_is_caught() -> None:
     mine = prepare(everyone, relation, delta=delta)
     peeking = [replace(mine, weight_noise=None, total_weight=n) for n in range(1, 400)]
     least = next(n for n, one in enumerate(peeking, start=1) if one.plan_at(n) is not None)
-    gate = peeking[least - 1].distribution(
+    noisy_test = peeking[least - 1].distribution(
         Dataset(means=np.zeros((least, 1)), counts=np.ones(least, dtype=np.int64)).table()
     )
-    assert gate.passes / 2**gate.bits > delta  # type: ignore[attr-defined]
+    assert noisy_test.passes / 2**noisy_test.bits > delta  # type: ignore[attr-defined]
     assert peeking[least - 2].plan_at(least - 1) is None  # passes never: the divergence is the chance above
 
 
@@ -324,7 +325,7 @@ def test_the_own_weight_in_place_of_the_cap_is_caught() -> None:
         check(replace(mine, plan=replace(light.plan, weight_cap=4)), pair)
 
 
-def test_one_pull_in_place_of_two_is_caught() -> None:
+def test_one_influence_in_place_of_two_is_caught() -> None:
     added = setup_at(Neighbors.ADD_REMOVE, curvature=200)
     assert added is not None
     with pytest.raises(BrokenGuaranteeError, match="more than the step"):

@@ -248,9 +248,9 @@ def test_three_columns_of_a_thousand_normal_users() -> None:
     for seed in range(runs):
         table = UserTable.from_means(rng.normal(2.0, 1.0, (n, d)))
         mine = prepared(table, threshold=4.0)
-        gate = mine.distribution(table)
-        assert gate.passes == 2**gate.bits  # type: ignore[attr-defined]
-        outcome = mine.outcome(gate.sample(InsecureSeededNoise(seed)))
+        noisy_test = mine.distribution(table)
+        assert noisy_test.passes == 2**noisy_test.bits  # type: ignore[attr-defined]
+        outcome = mine.outcome(noisy_test.sample(InsecureSeededNoise(seed)))
         errors.append(np.sum((np.array(outcome.values) - 2.0) ** 2))
     assert float(np.mean(errors)) < 2.8 * d / n
 
@@ -266,11 +266,11 @@ def test_a_hostile_tenth_moves_the_center_by_a_bounded_amount(d: int, side: floa
     means[: int(share * n), 0] = side * 1e9
     table = UserTable.from_means(means)
     mine = prepared(table, threshold=1.0, epsilon=2.0)
-    gate = mine.distribution(table)
+    noisy_test = mine.distribution(table)
     plan = mine.plan_at(n)
     assert plan is not None
-    assert gate.passes == 2**gate.bits  # type: ignore[attr-defined]
-    center = np.array(gate.inner.position, dtype=float) * 2.0**plan.exponent  # type: ignore[attr-defined]
+    assert noisy_test.passes == 2**noisy_test.bits  # type: ignore[attr-defined]
+    center = np.array(noisy_test.inner.position, dtype=float) * 2.0**plan.exponent  # type: ignore[attr-defined]
     assert 0.05 < float(np.linalg.norm(center - before)) <= 2.0 * share / (1.0 - share)
 
 

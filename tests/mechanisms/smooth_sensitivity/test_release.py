@@ -220,7 +220,7 @@ def test_noise_is_small_beside_sampling_at_ten_thousand_users(neighbors: str, d:
 
 
 def test_hostile_users_move_the_answer_by_a_bounded_amount() -> None:
-    """100 of 10,000 users at 1e12 pull by the threshold each: 0.01 T in all, not 1e10."""
+    """100 of 10,000 users at 1e12 move it by the threshold each: 0.01 T in all, not 1e10."""
     means = np.random.default_rng(3).normal(0.0, 1.0, 10_000)
     means[:100] = 1e12
     request = Request(

@@ -65,7 +65,7 @@ def worst_of(relation: Neighbors, family: str, seed: int, datasets: int, largest
 @pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("relation", list(Neighbors))
-def test_promises_hold_on_neighbor_pairs(relation: Neighbors, family: str) -> None:
+def test_guarantees_hold_on_neighbor_pairs(relation: Neighbors, family: str) -> None:
     assert worst_of(relation, family, seed=1, datasets=6) <= 1.0
 
 
@@ -73,7 +73,7 @@ def test_promises_hold_on_neighbor_pairs(relation: Neighbors, family: str) -> No
 @pytest.mark.parametrize("seed", [2, 3])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("relation", list(Neighbors))
-def test_promises_hold_on_many_neighbor_pairs(relation: Neighbors, family: str, seed: int) -> None:
+def test_guarantees_hold_on_many_neighbor_pairs(relation: Neighbors, family: str, seed: int) -> None:
     assert worst_of(relation, family, seed=seed, datasets=20, largest=400) <= 1.0
 
 
@@ -158,7 +158,7 @@ def test_the_printed_lemma_for_unequal_users_is_caught(monkeypatch: pytest.Monke
         check_pair(mine, dataset, other)
 
 
-def test_one_pull_instead_of_two_is_caught() -> None:
+def test_one_influence_instead_of_two_is_caught() -> None:
     pair = extreme_pair(30)
     mine = prepare_at(Neighbors.REPLACE_USER, beta=0.3, epsilon=4.0, delta=0.05)
     check_pair(mine, *pair)

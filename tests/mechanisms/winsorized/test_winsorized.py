@@ -324,8 +324,8 @@ def test_costs_count_the_users_beside_each_bin(values: list[int], half_width: in
     assert all_costs(bins, np.array(values, dtype=np.int64)) == expected
     assert [bins.midpoint(j) for j in range(count)] == [low + (2 * j + 1) * half_width for j in range(count)]
     for beyond in (1, 2, 5):
-        told_apart = [min(cost, min(expected) + beyond) for cost in expected]
-        assert all_costs(bins, np.array(values, dtype=np.int64), beyond) == told_apart
+        distinguished = [min(cost, min(expected) + beyond) for cost in expected]
+        assert all_costs(bins, np.array(values, dtype=np.int64), beyond) == distinguished
 
 
 @given(
@@ -334,7 +334,9 @@ def test_costs_count_the_users_beside_each_bin(values: list[int], half_width: in
     beyond=st.integers(1, 5),
 )
 @settings(max_examples=200, deadline=None)
-def test_costs_that_are_told_apart_change_by_at_most_one(values: list[int], other: int, beyond: int) -> None:
+def test_costs_that_are_distinguished_change_by_at_most_one(
+    values: list[int], other: int, beyond: int
+) -> None:
     bins = Bins(half_width=5, count=30)
     distributions = [
         np.array(all_costs(bins, np.array(users, dtype=np.int64), beyond))

@@ -40,9 +40,11 @@ class ValueParameters:
         if bounds is not None and any(both(pair) for pair in bounds):
             for name in ("threshold", "scale", "radius"):
                 if getattr(given, name) is not None:
-                    raise InputError(f"{parameter(name)} says nothing that bounds do not; leave it out")
+                    raise InputError(f"{parameter(name)} adds nothing to bounds; leave it out")
         if given.threshold is not None and given.scale is not None:
-            raise InputError(f"{parameter('threshold')} and scale say the same twice; give one of them")
+            raise InputError(
+                f"{parameter('threshold')} and scale give the same information; give one of them"
+            )
         hostile = 0.0 if given.hostile is None else given.hostile
         if not (is_real(hostile) and 0.0 <= hostile <= 0.2):
             raise InputError(

@@ -123,7 +123,7 @@ class Clipped:
         if self.rho is not None and (
             request.delta == 0.0 or self.rho > largest_rho(request.epsilon, request.delta)
         ):
-            raise InputError("rho buys more than epsilon and delta guarantee; lower it or leave it out")
+            raise InputError("rho is larger than epsilon and delta allow; lower it or leave it out")
         cap = find_weight_cap(self.max_records, request, facts)
         pairs = self._pairs(len(request.columns))
         grids = tuple(

@@ -269,7 +269,7 @@ class PreparedInverseSensitivity(Prepared):
         """The scores of one column; private."""
         if table.n_users > MOST_USERS:
             raise InputError(
-                f"there are more than two thousand million users; split them into groups with {parameter('by')}"
+                f"there are more than two billion users; split them into groups with {parameter('by')}"
             )
         radius = self.grid.radius
         parameters = LevelSetParameters(
