@@ -49,7 +49,7 @@ def test_descriptions_tell_paths_and_kinds_of_means_apart(ledger: hm.Ledger, tmp
     assert [one.split(" of a_rather")[0] for one in shown] == ["mean over records", "mean of user means"] * 2
     assert all("from trips.parquet (" in one for one in shown)
     assert not any("january" in one or str(tmp_path) in one for one in shown)  # a folder may name a person
-    # Two queries are told apart as well.
+    # Two queries differ in their digests as well.
     for limit in (2, 3):
         query = hm.sql(
             f"select * from t limit {limit}", files={"t": str(tmp_path / "january" / "trips.parquet")}
