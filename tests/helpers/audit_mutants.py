@@ -515,7 +515,12 @@ MUTANTS = [
         audit=FEW,
         pairs=40,
     ),
-    Mutant(name="cap ignored in the weight", broken=cap_ignored_in_the_weight, audit=CAPPED, pairs=6),
+    Mutant(
+        name="cap ignored in the weight",
+        broken=beside_a_small_bound(cap_ignored_in_the_weight),
+        audit=CAPPED,
+        pairs=6,
+    ),
     Mutant(
         name="far users in both numbers",
         broken=far_users_in_both_numbers,
@@ -532,7 +537,7 @@ MUTANTS = [
     ),
     Mutant(
         name="half the sensitivity of the weight",
-        broken=half_the_sensitivity_of_the_weight,
+        broken=beside_a_small_bound(half_the_sensitivity_of_the_weight),
         audit=CAPPED,
         pairs=6,
         slow=True,
