@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -23,9 +23,11 @@ from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.registry import resolve_mechanism
 from hubermean.noise.system import SystemNoise
 from hubermean.release.charging import LedgerCharge, LedgerKeywords, LedgerOptions
+from hubermean.release.dry_run import DryCharge
 from hubermean.release.grouped import Grouping, release_groups
 from hubermean.release.path import (
     NOT_CHARGED,
+    NotCharged,
     check_n_users,
     release_data,
     release_user_table,
@@ -39,6 +41,7 @@ from hubermean.release.warnings import (
     compare_records,
     warn_of_epsilon,
 )
+from hubermean.types.dry_run import DryRun
 from hubermean.types.options import (
     EngineKeywords,
     EngineOptions,
@@ -56,7 +59,7 @@ from hubermean.types.release import Release
 from hubermean.types.release_table import ReleaseTable
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, Request, column_names
 
-R = TypeVar("R", bound=Release | ReleaseTable)
+R = TypeVar("R", bound=Release | ReleaseTable | DryRun)
 
 
 class MeanKeywords(PublicKeywords, ReadKeywords, LedgerKeywords, total=False):
@@ -109,6 +112,25 @@ def mean(
 ) -> ReleaseTable: ...
 
 
+@overload
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int | None = None,
+    per: Per = "record",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    dry_run: Literal[True],
+    **options: Unpack[MeanKeywords],
+) -> DryRun: ...
+
+
 @show_keywords(PublicParameters, ReadOptions, LedgerOptions)
 def mean(
     data: Any,
@@ -124,8 +146,9 @@ def mean(
     expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
+    dry_run: bool = False,
     **options: Unpack[MeanKeywords],
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Release the mean of one or more columns with differential privacy for whole users.
 
     Args:
@@ -155,15 +178,18 @@ def mean(
         mechanism: a name from the table of [mechanisms](mechanisms.md), or an object with the protocol of
             `hubermean.mechanisms`. "auto" is "adaptive" unless bounds, or threshold and radius, are given; else the
             mechanism of least predicted error, from public numbers alone: see `hubermean.plan`.
+        dry_run: check the request, the schema and the budget, and return what would happen; no record is read,
+            nothing is charged or recorded. What a release would refuse before its charge is refused likewise.
         options: public parameters that save budget (`PublicParameters`), how to read the data (`ReadOptions`), and the
             ledger to charge (`LedgerOptions`), all by name.
 
     Returns:
-        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, one row per group, where `by` is given.
+        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, one row per group, where `by` is given;
+        a `DryRun` with `dry_run=True`.
 
     Raises:
         InputError: a parameter, file or column that cannot be used; nothing was spent.
-        NotReleased: the mechanism's own private test or search failed; the error states what that cost.
+        NotReleased: a private step of the mechanism decided against a release; the error states what was spent.
         BudgetExhausted: the data set has too little budget left; nothing was spent.
         LedgerUnavailable, LedgerDamaged: the ledger cannot be used; nothing was released.
 
@@ -201,10 +227,14 @@ def mean(
             reading=reading,
             grouping=grouping,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        made = _release(data, reading, grouping, request, resolved, charge, n_users=n_users, statistic="mean")
+        charger = _dry(charge, request, resolved, "mean") if dry_run else charge or NOT_CHARGED
+        made = _release(
+            data, reading, grouping, request, resolved, charger, n_users=n_users, statistic="mean"
+        )
     return _add_warnings(
         made, dropped_groups=_drops_groups(grouping, max_groups), expected_records=expected_records
     )
@@ -248,6 +278,26 @@ def count(
 ) -> ReleaseTable: ...
 
 
+@overload
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    max_records: int | None = None,
+    n_users: int | None = None,
+    dry_run: Literal[True],
+    **options: Unpack[CountKeywords],
+) -> DryRun: ...
+
+
 @show_keywords(EngineOptions, TextOptions, LedgerOptions)
 def count(
     data: Any,
@@ -263,8 +313,9 @@ def count(
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
+    dry_run: bool = False,
     **options: Unpack[CountKeywords],
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Release the number of users, or of records, with differential privacy for whole users.
 
     Args:
@@ -279,11 +330,13 @@ def count(
             groups, is public and returned exactly.
         max_records: the contribution bound of `of="records"`; estimated privately where it is not given.
         n_users: the public number of users, under "replace-user" and "replace-values"; see `PublicParameters`.
+        dry_run: as for `mean`.
         options: how to read the data (`EngineOptions`, `TextOptions`), and the ledger to charge (`LedgerOptions`), by
             name.
 
     Returns:
-        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
+        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero. A `DryRun` with
+        `dry_run=True`.
 
     Raises:
         InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
@@ -337,11 +390,44 @@ def count(
             reading=reading,
             grouping=grouping,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        made = _release(data, reading, grouping, request, resolved, charge, n_users=stated, statistic="count")
+        charger = _dry(charge, request, resolved, "count") if dry_run else charge or NOT_CHARGED
+        made = _release(
+            data, reading, grouping, request, resolved, charger, n_users=stated, statistic="count"
+        )
     return _add_warnings(made, dropped_groups=_drops_groups(grouping, max_groups))
+
+
+@overload
+def mean_of_user_means(
+    means: ArrayLike | VectorFile,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    **options: Unpack[UserMeansKeywords],
+) -> Release: ...
+
+
+@overload
+def mean_of_user_means(
+    means: ArrayLike | VectorFile,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    dry_run: Literal[True],
+    **options: Unpack[UserMeansKeywords],
+) -> DryRun: ...
 
 
 @show_keywords(PublicParameters, LedgerOptions)
@@ -354,8 +440,9 @@ def mean_of_user_means(
     per: Per | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
+    dry_run: bool = False,
     **options: Unpack[UserMeansKeywords],
-) -> Release:
+) -> Release | DryRun:
     """Release the mean of data that are grouped by user already: one mean per user, and its number of records.
 
     Args:
@@ -366,10 +453,11 @@ def mean_of_user_means(
         epsilon, delta, neighbors, mechanism: as for `mean`.
         per: "record" weights users by their number of records, up to the contribution bound; "user" weights them
             equally. "record" by default where counts are given.
+        dry_run: as for `mean`.
         options: public parameters (`PublicParameters`) and the ledger to charge (`LedgerOptions`), by name.
 
     Returns:
-        A `Release`, as `mean` returns it.
+        A `Release`, as `mean` returns it; a `DryRun` with `dry_run=True`.
 
     Raises:
         InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
@@ -409,12 +497,14 @@ def mean_of_user_means(
             reading=reading,
             counts=counts,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        if charge is not None and isinstance(recorded := charge.find_recorded(request), Release):
+        charger = _dry(charge, request, resolved, "mean") if dry_run else charge or NOT_CHARGED
+        recorded = charger.find_recorded(request)
+        if isinstance(recorded, Release | DryRun):
             return _add_warnings(recorded)
-        charger = charge or NOT_CHARGED
         if isinstance(means, VectorFile):
             made = release_vectors(means, request, resolved, SystemNoise(), n_users=n_users, charger=charger)
         else:
@@ -442,6 +532,9 @@ def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int | None) ->
 
 def _add_warnings(release: R, *, dropped_groups: bool = False, expected_records: int | None = None) -> R:
     """Return a release, new or recorded, with the warnings that its public parameters and its numbers call for."""
+    if isinstance(release, DryRun):
+        return release
+    made: Any = release
     found = []
     if expected_records is not None and isinstance(release, Release):
         found += compare_records(release, expected_records)
@@ -449,7 +542,7 @@ def _add_warnings(release: R, *, dropped_groups: bool = False, expected_records:
         found.append(DROPPED_GROUPS)
     if release.epsilon > LARGE_EPSILON:
         found.append(warn_of_epsilon(release.epsilon))
-    return replace(release, warnings=(*release.warnings, *found)) if found else release
+    return replace(made, warnings=(*made.warnings, *found)) if found else made  # type: ignore[no-any-return]
 
 
 def _drops_groups(grouping: Grouping | None, max_groups: int | None) -> bool:
@@ -465,23 +558,28 @@ def _open_charge(
     return nullcontext() if ledger == LedgerOptions() else ledger.open_charge(describe, request)
 
 
+def _dry(charge: LedgerCharge | None, request: Request, mechanism: Mechanism, statistic: str) -> DryCharge:
+    """Return what takes the place of the charge of a dry run."""
+    return DryCharge(charge_of=charge, request=request, statistic=statistic, mechanism=mechanism.name)
+
+
 def _release(
     data: Any,
     reading: ReadRequest,
     grouping: Grouping | None,
     request: Request,
     mechanism: Mechanism,
-    charge: LedgerCharge | None,
+    charger: LedgerCharge | DryCharge | NotCharged,
     *,
     n_users: int | None,
     statistic: str,
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Return the recorded release of the same query, or make one and charge it."""
     if grouping is None:
         mechanism.check(request)
-    if charge is not None and (recorded := charge.find_recorded(request)) is not None:
+    if (recorded := charger.find_recorded(request)) is not None:
         return recorded
-    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "charger": charge or NOT_CHARGED}
+    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "charger": charger}
     if grouping is not None:
         return release_groups(data, reading, grouping, request, mechanism, SystemNoise(), **about)
     return release_data(data, reading, request, mechanism, SystemNoise(), **about)

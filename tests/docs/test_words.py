@@ -47,6 +47,8 @@ OTHERS = ["tests", "benchmarks", "fuzz", "scripts", "examples"]
 # These name the old words on purpose.
 # Here a currency is one: the sign beside a number in text, or a type of PostgreSQL.
 OF_AMOUNTS = {
+    "docs/evidence/first-attempts.md",
+    "tests/helpers/attempts.py",
     "docs/reference/command-line.md",
     "docs/reference/input-data.md",
     "src/hubermean/cli/check.py",

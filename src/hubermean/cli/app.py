@@ -15,7 +15,7 @@ from hubermean._version import __version__
 from hubermean.cli.lazy import LazyCommands, make_app
 from hubermean.cli.private_run import no_core_dumps
 from hubermean.cli.wording import describe_error
-from hubermean.errors import BudgetExhausted, HubermeanError, InputError, printable
+from hubermean.errors import BudgetExhausted, HubermeanError, InputError, NotReleased, printable
 
 CLOSED_PIPE = 141  # 128 + SIGPIPE
 INTERNAL_ERROR = 70  # sysexits' EX_SOFTWARE: a bug of ours, not of the input
@@ -70,6 +70,8 @@ def _run() -> int:
         left = {}
         if isinstance(error, BudgetExhausted):
             left = {"epsilon_left": error.epsilon, "delta_left": error.delta}
+        elif isinstance(error, NotReleased):
+            left = {"epsilon_spent": error.epsilon, "delta_spent": error.delta}
         return _refuse(describe_error(error), error.exit_code, **left)
     except BrokenPipeError:
         raise

@@ -13,6 +13,7 @@ from hubermean.cli.options import (
     By,
     Connection,
     Delta,
+    DryRun,
     Epsilon,
     File,
     Key,
@@ -25,6 +26,7 @@ from hubermean.cli.options import (
     User,
     Verbose,
     add_options,
+    check_dry_run,
     check_output,
     name_source,
     one_of,
@@ -67,6 +69,7 @@ def count(
     max_groups: MaxGroups = None,
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
     connection: Connection = None,
+    dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -84,9 +87,10 @@ def count(
         --by city --delta 1e-6
     """
     check_output(as_json=as_json, quiet=quiet, verbose=verbose)
+    check_dry_run(dry_run, report=report, quiet=quiet)
     destination = None if report is None else Destination.checked(report)
     with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
-        result = api.count(
+        result = api.count(  # type: ignore[call-overload]  # a dry run has a result of its own
             open_query(file, connection),
             user=user,
             epsilon=epsilon,
@@ -95,6 +99,7 @@ def count(
             value=value or None,
             neighbors=neighbors,
             progress=not (as_json or quiet),
+            dry_run=dry_run,
             **make_group_arguments(file, by, key, keys, max_groups),
             **options,
         )

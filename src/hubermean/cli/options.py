@@ -16,7 +16,7 @@ import typer
 from hubermean.cli.wording import flag
 from hubermean.errors import InputError
 from hubermean.mechanisms.registry import REGISTRY
-from hubermean.release.charging import LedgerOptions
+from hubermean.release.charging import ENVIRONMENT, LedgerOptions
 from hubermean.types.options import PublicParameters, describe_fields
 from hubermean.types.request import Neighbors as Relation
 
@@ -50,6 +50,7 @@ _METAVARS = {
     "ledger": "LEDGER",
     "dataset": "NAME",
     "question": "NAME",
+    "by_whom": "NAME",
 }
 _MORE_HELP = {
     "bounds": " 'none' leaves an end open.",
@@ -116,7 +117,7 @@ def _make_option(options: type, name: str) -> inspect.Parameter:
         help=describe_fields(options).get(name, "").partition(". ")[0].rstrip(".")
         + "."
         + _MORE_HELP.get(name, ""),
-        envvar="HUBERMEAN_LEDGER" if name == "ledger" else None,
+        envvar=ENVIRONMENT.get(name) if options is LedgerOptions else None,
         autocompletion=one_of(values.split("|")) if "|" in values else None,
         rich_help_panel={PublicParameters: PARAMETERS, LedgerOptions: LEDGER}.get(options, DATA),
     )
@@ -272,6 +273,14 @@ Report = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Check the request and the budget and print what would happen; nothing is read or charged.",
+        rich_help_panel=PRIVACY,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
 Timings = Annotated[
     bool,
@@ -298,3 +307,9 @@ def check_output(*, as_json: bool, quiet: bool, verbose: bool = False) -> None:
         raise InputError("give --json or --quiet, not both")
     if verbose and (as_json or quiet):
         raise InputError("--verbose is for the terminal; give it without --json and --quiet")
+
+
+def check_dry_run(dry_run: bool, *, report: str | None, quiet: bool) -> None:
+    """Refuse --dry-run together with output that only a release has."""
+    if dry_run and (report is not None or quiet):
+        raise InputError("a dry run releases nothing; leave --report and --quiet out")

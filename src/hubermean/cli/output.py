@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import warnings
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ from typing import Any
 
 import typer
 
-from hubermean.cli.render import print_more, print_release
+from hubermean.cli.render import print_more, print_release, print_table
 from hubermean.errors import InputError, NotRecorded, NotReleased, printable
 from hubermean.ingest.groups import read_group_keys
 from hubermean.report.file import Destination
 from hubermean.report.page import page
+from hubermean.types.dry_run import DryRun
 from hubermean.types.release import Release
 from hubermean.types.release_table import Refusal, ReleaseTable
 
@@ -39,7 +41,7 @@ def make_group_arguments(
 
 
 def deliver(
-    result: Release | ReleaseTable,
+    result: Release | ReleaseTable | DryRun,
     *,
     destination: Destination | None,
     source: str,
@@ -49,6 +51,12 @@ def deliver(
     verbose: bool,
 ) -> None:
     """Print a result and write its report; what was charged is written even if nobody reads what is printed."""
+    if isinstance(result, DryRun):
+        if as_json:
+            typer.echo(json.dumps(result.to_dict(), indent=2))
+        else:
+            print_table("Dry run: no record was read, nothing was charged", ("", ""), result.rows())
+        return
     for_people = not (as_json or quiet)
     try:
         if for_people:
@@ -87,7 +95,7 @@ def collect_unrecorded() -> Iterator[list[str]]:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
-def finish(result: Release | ReleaseTable, lost: list[str]) -> None:
+def finish(result: Release | ReleaseTable | DryRun, lost: list[str]) -> None:
     """Exit with an error where the ledger could not record the release, or where every group was refused."""
     if lost:
         typer.echo(f"error: {lost[0]}", err=True)

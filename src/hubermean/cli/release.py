@@ -13,6 +13,7 @@ from hubermean.cli.options import (
     By,
     Connection,
     Delta,
+    DryRun,
     Epsilon,
     File,
     Key,
@@ -27,6 +28,7 @@ from hubermean.cli.options import (
     User,
     Verbose,
     add_options,
+    check_dry_run,
     check_output,
     name_source,
     open_query,
@@ -66,6 +68,7 @@ def release(
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
     mechanism: Mechanism = "auto",
     connection: Connection = None,
+    dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -87,10 +90,14 @@ def release(
       hubermean release trips.parquet --user rider_id --value fare --epsilon 1 \\
         --by city --key Arden --key Brook --max-groups 2
 
+      hubermean release trips.parquet --user rider_id --value fare --epsilon 1 \\
+        --ledger budget.sqlite --dataset trips --dry-run
+
       hubermean release 'trips-*.csv' --user rider_id --value fare --epsilon 1 \\
         --value minutes --delta 1e-6 --per user --json
     """
     check_output(as_json=as_json, quiet=quiet, verbose=verbose)
+    check_dry_run(dry_run, report=report, quiet=quiet)
     # A report that cannot be written is refused before anything is spent.
     destination = None if report is None else Destination.checked(report)
     with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
@@ -105,6 +112,7 @@ def release(
             mechanism=mechanism,
             expected_records=expected_records,
             progress=not (as_json or quiet),
+            dry_run=dry_run,
             **make_group_arguments(file, by, key, keys, max_groups),
             **to_keywords(options),
         )

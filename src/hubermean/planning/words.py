@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from hubermean.planning.plan import Plan, PlanRow
 
 
+_MOST_NOISE = 0.25  # of the radius: with more, a release says hardly more than the radius does
+
+
 def format_number(value: float) -> str:
     """Format a number with three significant digits."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
@@ -74,7 +77,12 @@ def list_notes(plan: Plan) -> list[str]:
     for row in plan.rows:
         if row.reason is not None:
             continue
-        if not REGISTRY[row.mechanism].needs:
+        if row.threshold is not None and max(row.noise) > _MOST_NOISE * setting.radius:
+            lines.append(
+                f"{row.mechanism}: of no use here, its noise of {format_number(max(row.noise))} would hide a mean that "
+                f"is known to lie within {format_number(setting.radius)} of 0; raise epsilon, or release fewer columns."
+            )
+        elif not REGISTRY[row.mechanism].needs:
             lines.append(
                 f"{row.mechanism}: needs no public parameters; 'auto' uses it where the others lack theirs."
             )

@@ -38,6 +38,7 @@ class Receipt:
         charged, left: the cost, and what remains of the budget, as text.
         again: whether the release was recorded earlier and cost nothing this time.
         recorded: whether the ledger holds the release; if not, making it again would be charged again.
+        lasting: whether the question is recognised in other processes, and for an equal data frame.
     """
 
     dataset: str
@@ -46,6 +47,7 @@ class Receipt:
     left: str
     again: bool = False
     recorded: bool = True
+    lasting: bool = True
 
     def to_dict(self) -> dict[str, str | int | bool]:
         """Return the receipt as plain data."""
@@ -56,7 +58,10 @@ class Receipt:
         charge = "recorded earlier, so nothing was charged" if self.again else f"{self.charged} charged"
         if not self.recorded:
             charge += ", but this could not be recorded: keep it"
-        return f"{printable(self.dataset)}, entry {self.entry}: {charge}; {self.left} left"
+        text = f"{printable(self.dataset)}, entry {self.entry}: {charge}; {self.left} left"
+        if self.lasting or self.again:
+            return text
+        return f"{text}. A data frame has no name: give question='...', and running this again costs nothing"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
