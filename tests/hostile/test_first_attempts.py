@@ -10,7 +10,7 @@ from helpers.attempts import ATTEMPTS, NOT_RELEASED, REFUSED, RELEASED, Attempt
 from helpers.first_attempts import PAGE, Result, run_all
 
 ADVICE = re.compile(
-    r"\b(give|use|check|name|choose|write|see|leave|open|create|copy|must be|did you mean|quote|pass|cast|"
+    r"\b(give|use|check|add|set|name|choose|write|see|leave|open|create|copy|must be|did you mean|quote|pass|cast|"
     r"restore|correct it|only read|must be one|lower|raise|make)\b"
 )
 OF_PYTHON = {"InputError", "TypeError", "BudgetExhausted"}
