@@ -39,6 +39,7 @@ bench: $(READY) environments  ## speed beside plain DuckDB, growth, other librar
 	$(BENCH) -m speed.huber_location
 	$(BENCH) -m speed.noise
 	$(BENCH) -m speed.ledger
+	$(BENCH) -m speed.sources --rows 300000 --users 30000 --repeats 3
 	$(BENCH) -m accuracy.run --quick
 	OPENBLAS_NUM_THREADS=1 $(BENCH) -m scaling.run --quick
 

@@ -16,7 +16,9 @@ import pytest
 
 import hubermean as hm
 from helpers.damaged_ledgers import filled
-from helpers.postgres_server import Server, running_server
+from helpers.postgres_server import Server
+from helpers.s3_server import S3Server
+from helpers.servers import postgres_server, s3_server
 from helpers.spark_sessions import running_spark
 from hubermean import _api as api
 from hubermean.noise.seeded import InsecureSeededNoise
@@ -62,10 +64,15 @@ def seeded_releases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
+def postgres() -> Server:
     """One real server for all tests of a process."""
-    with running_server() as server:
-        yield server
+    return postgres_server()
+
+
+@pytest.fixture(scope="session")
+def s3() -> S3Server:
+    """One real S3 server for all tests of a process."""
+    return s3_server()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

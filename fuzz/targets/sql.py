@@ -25,7 +25,7 @@ from hubermean.ingest.duckdb.source import open_source
 from hubermean.ingest.engine import mask_engine_errors
 from hubermean.ingest.reading import user_table
 from hubermean.ingest.schema import ColumnRoles
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import ReadOptions
 
 CELL = "Zq7cell"
 _USERS = ("a", "a", "b", None, CELL)
@@ -176,7 +176,7 @@ def _refused_or_run(query: str, named: Any, how: int) -> None:
 
 def _looked_at(query: Any) -> list[str]:
     """The names of the columns that a query gives; what it gives is searched for what only canaries hold."""
-    with open_source(query, ColumnRoles(users=()), EngineOptions(memory_limit="1GB", threads=1)) as source:
+    with open_source(query, ColumnRoles(users=()), ReadOptions(memory_limit="1GB", threads=1)) as source:
         names = list(source.schema.types)
         notice(" ".join(map(str, source.schema.types.values())))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hubermean.ingest import sql, vectors
     from hubermean.planning import Plan, plan
     from hubermean.release.ledger import Ledger
+    from hubermean.types.dry_run import DryRun
     from hubermean.types.release import Release
     from hubermean.types.release_table import Refusal, ReleaseTable
     from hubermean.types.timings import UnsafeTimings
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "BudgetExhausted",
+    "DryRun",
     "HubermeanError",
     "InputError",
     "Ledger",
@@ -57,6 +59,7 @@ __all__ = [
 
 _MODULES = {
     "Audit": "auditing",
+    "DryRun": "types.dry_run",
     "Ledger": "release.ledger",
     "Plan": "planning",
     "Refusal": "types.release_table",

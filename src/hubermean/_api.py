@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -23,15 +23,25 @@ from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.registry import resolve_mechanism
 from hubermean.noise.system import SystemNoise
 from hubermean.release.charging import LedgerCharge, LedgerKeywords, LedgerOptions
+from hubermean.release.dry_run import DryCharge
 from hubermean.release.grouped import Grouping, release_groups
 from hubermean.release.path import (
     NOT_CHARGED,
+    NotCharged,
     check_n_users,
     release_data,
     release_user_table,
     release_vectors,
 )
 from hubermean.release.question import describe_question
+from hubermean.release.warnings import (
+    DROPPED_GROUPS,
+    LARGE_EPSILON,
+    check_expected_records,
+    compare_records,
+    warn_of_epsilon,
+)
+from hubermean.types.dry_run import DryRun
 from hubermean.types.options import (
     EngineKeywords,
     EngineOptions,
@@ -39,6 +49,8 @@ from hubermean.types.options import (
     PublicParameters,
     ReadKeywords,
     ReadOptions,
+    TextKeywords,
+    TextOptions,
     check_keywords,
     select_keywords,
     show_keywords,
@@ -47,12 +59,14 @@ from hubermean.types.release import Release
 from hubermean.types.release_table import ReleaseTable
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, Request, column_names
 
+R = TypeVar("R", bound=Release | ReleaseTable | DryRun)
+
 
 class MeanKeywords(PublicKeywords, ReadKeywords, LedgerKeywords, total=False):
     """The optional keywords of `mean`."""
 
 
-class CountKeywords(EngineKeywords, LedgerKeywords, total=False):
+class CountKeywords(EngineKeywords, TextKeywords, LedgerKeywords, total=False):
     """The optional keywords of `count`, beside `max_records` and `n_users`."""
 
 
@@ -70,8 +84,9 @@ def mean(
     delta: float = 0.0,
     by: None = None,
     keys: None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     per: Per = "record",
+    expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     **options: Unpack[MeanKeywords],
@@ -88,12 +103,32 @@ def mean(
     delta: float = 0.0,
     by: str | Sequence[str],
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     per: Per = "record",
+    expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
     **options: Unpack[MeanKeywords],
 ) -> ReleaseTable: ...
+
+
+@overload
+def mean(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    value: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int | None = None,
+    per: Per = "record",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    dry_run: Literal[True],
+    **options: Unpack[MeanKeywords],
+) -> DryRun: ...
 
 
 @show_keywords(PublicParameters, ReadOptions, LedgerOptions)
@@ -106,31 +141,36 @@ def mean(
     delta: float = 0.0,
     by: str | Sequence[str] | None = None,
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     per: Per = "record",
+    expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
+    dry_run: bool = False,
     **options: Unpack[MeanKeywords],
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Release the mean of one or more columns with differential privacy for whole users.
 
     Args:
-        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow,
-            DuckDB or PySpark frame.
+        data: a path, glob or URI (Parquet, Arrow, CSV, JSON lines, a Delta table), `hubermean.sql(...)`, a pandas,
+            Polars, PyArrow, DuckDB or PySpark frame, or numpy arrays by name.
         user: the column or columns that identify a user.
         value: the column or columns to average.
         epsilon: the privacy budget of this release; larger means less noise and a weaker guarantee.
         delta: the second part of the budget; 0, the default, is pure differential privacy.
         by: the column or columns that name a record's group, for one mean per group: integers, text, booleans or
-            dates. A record without a group counts in none.
+            dates. Of dates and timestamps also periods: "day(date)", "week(date)", "month(date)", "quarter(date)" or
+            "year(date)", in UTC. A record without a group counts in none.
         keys: the groups, if they are public: a list (of tuples for several columns), or a mapping from each column to
             its values, for all combinations. Without it, groups are selected privately: those with enough users appear,
             which needs delta > 0 and uses a fifth of epsilon.
-        max_groups: the most groups that a user counts in. A user with records in more groups keeps this many, chosen
-            by a rule that depends on that user alone. The budget of a group is divided by it, and by two unless
-            `neighbors="add-remove"`.
+        max_groups: the most groups that a user counts in; 1 by default, with a warning. A user with records in more
+            groups keeps this many, chosen by a rule that depends on that user alone. The budget of a group is divided
+            by it, and by two unless `neighbors="add-remove"`.
         per: "record" for the mean over records, where a user's influence is bounded, not its number of records; "user"
             for the mean of user means.
+        expected_records: how many usable records you expect; public. If the measured, noisy number is clearly lower,
+            the release has a warning. It costs no budget.
         neighbors: the change of the data that the release hides. "add-remove", the default: one user is in the data or
             not, and the number of users is private. "replace-user": one user's records are replaced by any others; the
             number of users is public. "replace-values": one user's values are replaced; its number of records is
@@ -138,15 +178,18 @@ def mean(
         mechanism: a name from the table of [mechanisms](mechanisms.md), or an object with the protocol of
             `hubermean.mechanisms`. "auto" is "adaptive" unless bounds, or threshold and radius, are given; else the
             mechanism of least predicted error, from public numbers alone: see `hubermean.plan`.
+        dry_run: check the request, the schema and the budget, and return what would happen; no record is read,
+            nothing is charged or recorded. What a release would refuse before its charge is refused likewise.
         options: public parameters that save budget (`PublicParameters`), how to read the data (`ReadOptions`), and the
             ledger to charge (`LedgerOptions`), all by name.
 
     Returns:
-        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, one row per group, where `by` is given.
+        A `Release`, which holds only what is safe to publish; a `ReleaseTable`, one row per group, where `by` is given;
+        a `DryRun` with `dry_run=True`.
 
     Raises:
         InputError: a parameter, file or column that cannot be used; nothing was spent.
-        NotReleased: the mechanism's own private test or search failed; the error states what that cost.
+        NotReleased: a private step of the mechanism decided against a release; the error states what was spent.
         BudgetExhausted: the data set has too little budget left; nothing was spent.
         LedgerUnavailable, LedgerDamaged: the ledger cannot be used; nothing was released.
 
@@ -161,7 +204,7 @@ def mean(
     >>> round(release.value, 3)
     16.5
     """
-    check_keywords("mean", options, PublicParameters, ReadOptions, LedgerOptions)
+    check_keywords(mean, options, PublicParameters, ReadOptions, LedgerOptions)
     columns = tuple(column_names(value, "value"))
     parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
     request = Request.checked(columns, epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
@@ -170,6 +213,8 @@ def mean(
         user=column_names(user, "user"), value=columns, **select_keywords(options, ReadOptions)
     )
     grouping = _group(by, keys, max_groups)
+    if expected_records is not None:
+        expected_records = check_expected_records(expected_records, request, grouping)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
 
     def describe() -> Question:
@@ -182,10 +227,17 @@ def mean(
             reading=reading,
             grouping=grouping,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        return _release(data, reading, grouping, request, resolved, charge, n_users=n_users, statistic="mean")
+        charger = _dry(charge, request, resolved, "mean") if dry_run else charge or NOT_CHARGED
+        made = _release(
+            data, reading, grouping, request, resolved, charger, n_users=n_users, statistic="mean"
+        )
+    return _add_warnings(
+        made, dropped_groups=_drops_groups(grouping, max_groups), expected_records=expected_records
+    )
 
 
 @overload
@@ -199,7 +251,7 @@ def count(
     value: str | Sequence[str] | None = None,
     by: None = None,
     keys: None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
@@ -218,7 +270,7 @@ def count(
     value: str | Sequence[str] | None = None,
     by: str | Sequence[str],
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
@@ -226,7 +278,7 @@ def count(
 ) -> ReleaseTable: ...
 
 
-@show_keywords(EngineOptions, LedgerOptions)
+@overload
 def count(
     data: Any,
     *,
@@ -237,12 +289,33 @@ def count(
     value: str | Sequence[str] | None = None,
     by: str | Sequence[str] | None = None,
     keys: Any = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
     n_users: int | None = None,
+    dry_run: Literal[True],
     **options: Unpack[CountKeywords],
-) -> Release | ReleaseTable:
+) -> DryRun: ...
+
+
+@show_keywords(EngineOptions, TextOptions, LedgerOptions)
+def count(
+    data: Any,
+    *,
+    user: str | Sequence[str],
+    epsilon: float,
+    delta: float = 0.0,
+    of: str = "users",
+    value: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
+    keys: Any = None,
+    max_groups: int | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    max_records: int | None = None,
+    n_users: int | None = None,
+    dry_run: bool = False,
+    **options: Unpack[CountKeywords],
+) -> Release | ReleaseTable | DryRun:
     """Release the number of users, or of records, with differential privacy for whole users.
 
     Args:
@@ -257,10 +330,13 @@ def count(
             groups, is public and returned exactly.
         max_records: the contribution bound of `of="records"`; estimated privately where it is not given.
         n_users: the public number of users, under "replace-user" and "replace-values"; see `PublicParameters`.
-        options: how to read the data (`EngineOptions`), and the ledger to charge (`LedgerOptions`), by name.
+        dry_run: as for `mean`.
+        options: how to read the data (`EngineOptions`, `TextOptions`), and the ledger to charge (`LedgerOptions`), by
+            name.
 
     Returns:
-        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero.
+        A `Release`, or a `ReleaseTable` where `by` is given. Counts are whole numbers of at least zero. A `DryRun` with
+        `dry_run=True`.
 
     Raises:
         InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
@@ -274,7 +350,7 @@ def count(
     >>> count(trips, user="rider", of="records", max_records=5, epsilon=1000).value
     4
     """
-    check_keywords("count", options, EngineOptions, LedgerOptions)
+    check_keywords(count, options, EngineOptions, TextOptions, LedgerOptions)
     if not isinstance(of, str) or of not in ("users", "records"):
         raise InputError(f"{parameter('of')} must be 'users' or 'records', not {of!r}")
     if of == "users" and max_records is not None:
@@ -299,6 +375,7 @@ def count(
         user=column_names(user, "user"),
         value=() if value is None else tuple(column_names(value, "value")),
         **select_keywords(options, EngineOptions),
+        **select_keywords(options, TextOptions),
     )
     grouping = _group(by, keys, max_groups)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
@@ -313,10 +390,44 @@ def count(
             reading=reading,
             grouping=grouping,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        return _release(data, reading, grouping, request, resolved, charge, n_users=stated, statistic="count")
+        charger = _dry(charge, request, resolved, "count") if dry_run else charge or NOT_CHARGED
+        made = _release(
+            data, reading, grouping, request, resolved, charger, n_users=stated, statistic="count"
+        )
+    return _add_warnings(made, dropped_groups=_drops_groups(grouping, max_groups))
+
+
+@overload
+def mean_of_user_means(
+    means: ArrayLike | VectorFile,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    **options: Unpack[UserMeansKeywords],
+) -> Release: ...
+
+
+@overload
+def mean_of_user_means(
+    means: ArrayLike | VectorFile,
+    counts: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    per: Per | None = None,
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    mechanism: str | Mechanism = "auto",
+    dry_run: Literal[True],
+    **options: Unpack[UserMeansKeywords],
+) -> DryRun: ...
 
 
 @show_keywords(PublicParameters, LedgerOptions)
@@ -329,8 +440,9 @@ def mean_of_user_means(
     per: Per | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
+    dry_run: bool = False,
     **options: Unpack[UserMeansKeywords],
-) -> Release:
+) -> Release | DryRun:
     """Release the mean of data that are grouped by user already: one mean per user, and its number of records.
 
     Args:
@@ -341,10 +453,11 @@ def mean_of_user_means(
         epsilon, delta, neighbors, mechanism: as for `mean`.
         per: "record" weights users by their number of records, up to the contribution bound; "user" weights them
             equally. "record" by default where counts are given.
+        dry_run: as for `mean`.
         options: public parameters (`PublicParameters`) and the ledger to charge (`LedgerOptions`), by name.
 
     Returns:
-        A `Release`, as `mean` returns it.
+        A `Release`, as `mean` returns it; a `DryRun` with `dry_run=True`.
 
     Raises:
         InputError, NotReleased, BudgetExhausted, LedgerUnavailable, LedgerDamaged: as for `mean`.
@@ -355,7 +468,7 @@ def mean_of_user_means(
     >>> round(release.value, 3)
     4.267
     """
-    check_keywords("mean_of_user_means", options, PublicParameters, LedgerOptions)
+    check_keywords(mean_of_user_means, options, PublicParameters, LedgerOptions)
     parameters = PublicParameters.from_keywords(**select_keywords(options, PublicParameters))
     table = None
     if isinstance(means, VectorFile):
@@ -384,16 +497,20 @@ def mean_of_user_means(
             reading=reading,
             counts=counts,
             name=ledger.question,
+            by_whom=ledger.by_whom,
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        if charge is not None and isinstance(recorded := charge.find_recorded(request), Release):
-            return recorded
-        charger = charge or NOT_CHARGED
+        charger = _dry(charge, request, resolved, "mean") if dry_run else charge or NOT_CHARGED
+        recorded = charger.find_recorded(request)
+        if isinstance(recorded, Release | DryRun):
+            return _add_warnings(recorded)
         if isinstance(means, VectorFile):
-            return release_vectors(means, request, resolved, SystemNoise(), n_users=n_users, charger=charger)
-        assert table is not None
-        return release_user_table(table, request, resolved, SystemNoise(), charger=charger)
+            made = release_vectors(means, request, resolved, SystemNoise(), n_users=n_users, charger=charger)
+        else:
+            assert table is not None
+            made = release_user_table(table, request, resolved, SystemNoise(), charger=charger)
+    return _add_warnings(made)
 
 
 def _resolve(
@@ -405,11 +522,33 @@ def _resolve(
     return stated, resolve_mechanism(mechanism, used)
 
 
-def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int) -> Grouping | None:
+def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int | None) -> Grouping | None:
     """Return the grouping, or None without groups."""
-    if by is None and keys is None and type(max_groups) is int and max_groups == 1:
+    most = 1 if max_groups is None else max_groups
+    if by is None and keys is None and type(most) is int and most == 1:
         return None
-    return Grouping.from_keywords(by, keys, max_groups)
+    return Grouping.from_keywords(by, keys, most)
+
+
+def _add_warnings(release: R, *, dropped_groups: bool = False, expected_records: int | None = None) -> R:
+    """Return a release, new or recorded, with the warnings that its public parameters and its numbers call for."""
+    if isinstance(release, DryRun):
+        return release
+    made: Any = release
+    found = []
+    if expected_records is not None and isinstance(release, Release):
+        found += compare_records(release, expected_records)
+    if dropped_groups:
+        found.append(DROPPED_GROUPS)
+    if release.epsilon > LARGE_EPSILON:
+        found.append(warn_of_epsilon(release.epsilon))
+    return replace(made, warnings=(*made.warnings, *found)) if found else made  # type: ignore[no-any-return]
+
+
+def _drops_groups(grouping: Grouping | None, max_groups: int | None) -> bool:
+    """Whether users count in one of several groups because the caller said nothing about it."""
+    several = grouping is not None and (grouping.keys is None or len(grouping.keys) > 1)
+    return several and max_groups is None
 
 
 def _open_charge(
@@ -419,23 +558,28 @@ def _open_charge(
     return nullcontext() if ledger == LedgerOptions() else ledger.open_charge(describe, request)
 
 
+def _dry(charge: LedgerCharge | None, request: Request, mechanism: Mechanism, statistic: str) -> DryCharge:
+    """Return what takes the place of the charge of a dry run."""
+    return DryCharge(charge_of=charge, request=request, statistic=statistic, mechanism=mechanism.name)
+
+
 def _release(
     data: Any,
     reading: ReadRequest,
     grouping: Grouping | None,
     request: Request,
     mechanism: Mechanism,
-    charge: LedgerCharge | None,
+    charger: LedgerCharge | DryCharge | NotCharged,
     *,
     n_users: int | None,
     statistic: str,
-) -> Release | ReleaseTable:
+) -> Release | ReleaseTable | DryRun:
     """Return the recorded release of the same query, or make one and charge it."""
     if grouping is None:
         mechanism.check(request)
-    if charge is not None and (recorded := charge.find_recorded(request)) is not None:
+    if (recorded := charger.find_recorded(request)) is not None:
         return recorded
-    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "charger": charge or NOT_CHARGED}
+    about: dict[str, Any] = {"n_users": n_users, "statistic": statistic, "charger": charger}
     if grouping is not None:
         return release_groups(data, reading, grouping, request, mechanism, SystemNoise(), **about)
     return release_data(data, reading, request, mechanism, SystemNoise(), **about)

@@ -2,7 +2,7 @@
 
     HubermeanError            base; never raised itself
     ├── InputError            bad input: a parameter, a file or a column (exit code 2)
-    ├── NotReleased           a mechanism's private test decided against a release (exit code 1)
+    ├── NotReleased           a private step decided against a release (exit code 1)
     ├── BudgetExhausted       a data set has too little budget left (exit code 3)
     ├── LedgerUnavailable     a ledger cannot be read or written now (exit code 2)
     └── LedgerDamaged         a ledger was changed after it was written (exit code 5)
@@ -14,6 +14,7 @@ unreleased statistic. Parameters are mentioned by `parameter`, so that the comma
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 _BEGIN, _END = "\x02", "\x03"  # around a parameter that a message mentions
 
@@ -29,7 +30,15 @@ class HubermeanError(Exception):
 
     def __init__(self, message: str) -> None:
         self.message = message
-        super().__init__(self.spelled(lambda name, value: f"{name}={value}" if value else name))
+        super().__init__(self._as_python_writes_it())
+
+    def advise(self, advice: str) -> None:
+        """Add to the message what else can be done."""
+        self.message = f"{self.message}; {advice}"
+        self.args = (self._as_python_writes_it(),)
+
+    def _as_python_writes_it(self) -> str:
+        return self.spelled(lambda name, value: f"{name}={value}" if value else name)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -63,14 +72,21 @@ class InputError(HubermeanError, ValueError):
 
 
 class NotReleased(HubermeanError):  # noqa: N818 - a public name that says what happened
-    """The mechanism's private test decided against a release; the stated epsilon and delta are spent."""
+    """A private step of the mechanism decided against a release.
+
+    Attributes:
+        epsilon, delta: what was spent, rounded up: all of the budget, or what the steps cost that had run. Nothing
+            where an earlier refusal of the same question is returned again.
+        rho: what was spent in concentrated privacy, where the steps are accounted for in it.
+    """
 
     exit_code = 1
 
-    def __init__(self, reason: str, *, epsilon: float, delta: float) -> None:
+    def __init__(self, reason: str, *, epsilon: float, delta: float, rho: Fraction | None = None) -> None:
         super().__init__(reason)
         self.epsilon = epsilon
         self.delta = delta
+        self.rho = rho
 
 
 class BudgetExhausted(HubermeanError):  # noqa: N818 - a public name that says what happened

@@ -462,7 +462,7 @@ def test_laws_of_different_kinds_are_distinguished() -> None:
 def test_an_audit_is_reproducible_and_prints() -> None:
     first, second = (hm.audit("clipped", epsilon=1, bounds=(0, 10), pairs=40, seed=7) for _ in range(2))
     assert first.to_json() == second.to_json()
-    assert "the guarantee holds" in repr(first)
+    assert "The guarantee holds" in repr(first)
     told = json.loads(first.to_json())
     assert told["kept"] is True
     assert told["pairs"] == 40

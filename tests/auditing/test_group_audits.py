@@ -131,6 +131,6 @@ def test_the_datasets_of_an_audit_are_records_like_any_other() -> None:
     found = hm.audit(epsilon=1, groups=3, pairs=12, **CLIPPED)
     one, other = found.worst.records()  # type: ignore[attr-defined]
     assert one.column_names == other.column_names == [USER, GROUP, VALUE]
-    assert "verdict" in repr(found)
+    assert "Verdict" in repr(found)
     worst = found.to_dict()["worst"]
     assert (worst["before"] or worst["after"])["shares"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import hubermean as hm
+from hubermean.auditing import effort
 from hubermean.auditing.compare import compare
 from hubermean.auditing.loss import GaussianScales
 from hubermean.data.user_table import UserTable
@@ -217,3 +219,54 @@ def test_numbers_of_numpy_are_numbers() -> None:
         "clipped", epsilon=1, bounds=np.array([0, 1]), users=three, seed=three, pairs=three, columns=three
     )
     assert json.loads(found.to_json())["seed"] == 3
+
+
+# --- how long a search takes --------------------------------------------------------------------------------------
+
+
+def test_a_search_ends_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pair takes a second of a clock that is made up, with shapes, a chain and variations."""
+    now = [0.0]
+    shares: list[float] = []
+
+    def tick(evaluated: int, share: float) -> None:
+        now[0] += 1.0
+        shares.append(share)
+
+    monkeypatch.setattr(effort.time, "monotonic", lambda: now[0])
+    found = hm.audit("clipped", epsilon=1, bounds=(0, 10), progress=tick)
+    assert found.kept
+    assert 75 <= found.pairs <= 80
+    assert shares == sorted(shares)
+    assert 0.9 < shares[-1] <= 1.0
+    shares.clear()
+    exact = hm.audit("clipped", epsilon=1, bounds=(0, 10), pairs=120, progress=tick)
+    assert exact.pairs == 120, "a stated number of pairs is not cut short"
+    assert shares[-1] == 1.0
+
+
+def test_a_search_with_a_limit_still_scans_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The half of the effort that goes to shapes ends with the largest inner group, by pairs or by time."""
+    now = [0.0]
+    monkeypatch.setattr(effort.time, "monotonic", lambda: now[0])
+    limited = effort.Effort(pairs=1_000, seconds=10.0)
+    assert limited.used(100) == 0.1
+    now[0] = 4.9
+    assert limited.used(100) == pytest.approx(0.49)
+    assert not limited.is_late(0.5)
+    now[0] = 5.0
+    assert limited.is_late(0.5)
+    unlimited = effort.Effort(pairs=1_000)
+    now[0] = 1e9
+    assert unlimited.used(100) == 0.1
+    assert not unlimited.is_late(0.5)
+
+
+def test_a_thorough_search_compares_ten_times_as_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_module = importlib.import_module("hubermean.auditing.audit")
+    monkeypatch.setattr(audit_module, "PAIRS", 40)
+    monkeypatch.setattr(audit_module, "_LEAST_PAIRS", 40)
+    assert hm.audit("clipped", epsilon=1, bounds=(0, 10)).pairs == 40
+    assert hm.audit("clipped", epsilon=1, bounds=(0, 10), thorough=True).pairs == 400
+    with pytest.raises(hm.InputError, match="pairs or thorough=True"):
+        hm.audit("clipped", epsilon=1, bounds=(0, 10), thorough=True, pairs=3)

@@ -57,7 +57,7 @@ BAD_INPUT = {
     "broken parquet": ("broken.parquet", GOOD, "cannot be read"),
     "unknown kind": ("t.xlsx", GOOD, "unknown format"),
     "folder": (".", GOOD, "is a folder"),
-    "remote": ("s3://bucket/t.parquet", GOOD, "not a local file"),
+    "remote": ("ftp://host/t.parquet", GOOD, "neither a local path nor on s3://"),
     "no users": ("nobody.parquet", [*GOOD, *PUBLIC], "no users"),
     "two columns of one name": ("twice.csv", GOOD, "different, non-empty name"),
     "unknown value column": ("t.parquet", with_option("--value", "fare"), "columns are: u, v, w, name"),
@@ -166,9 +166,14 @@ def test_a_release_for_machines(file: str, folder: Path) -> None:
 def test_a_release_for_people(folder: Path) -> None:
     result = run("release", "t.parquet", *GOOD, "--value", "w", cwd=folder)
     assert result.returncode == 0, result.stderr
-    for word in ("Private mean", "v, mean over records", "w, mean over records", "guarantee", "add-remove"):
+    for word in ("Means of 2 columns", "column", "95% interval", "Adding or removing", "Details: --verbose"):
         assert word in result.stdout
-    assert "users (public)" not in result.stdout
+    assert "add-remove" not in result.stdout
+    verbose = run("release", "t.parquet", *GOOD, "--value", "w", "--verbose", cwd=folder)
+    for word in ("Means of 2 columns", "mean over records", "add-remove", "noise scale of sum"):
+        assert word in verbose.stdout
+    for one in (result, verbose):
+        assert "users (public)" not in one.stdout
 
 
 def test_check_says_that_it_is_not_private(folder: Path) -> None:

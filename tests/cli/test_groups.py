@@ -43,8 +43,9 @@ def test_a_table_of_groups(run: Any) -> None:
     shown = run(*MEAN, "--by", "city", "--key", "Zug", "--key", "Bern")
     assert shown.exit_code == 0, shown.output
     assert shown.output.index("Zug") < shown.output.index("Bern")
-    assert "for the whole table" in shown.output
-    assert "users behind it" in shown.output
+    assert "Mean fare by city   (mean of user means; 2 groups, public)" in shown.output
+    assert "in all groups" in " ".join(shown.output.split())
+    assert "users" in shown.output.split("Zug")[0]
 
 
 def test_machines_and_pipes(run: Any) -> None:
@@ -68,7 +69,7 @@ def test_a_report_of_groups(run: Any, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert "Private mean of fare by city" in page
-    assert "users behind it" in page
+    assert "Zug" in page
     assert "<svg" in page
 
 
@@ -76,7 +77,7 @@ def test_counts(run: Any, tmp_path: Path) -> None:
     assert abs(float(run("count", *GIVEN, "--quiet").stdout) - 4_000) < 30
     shown = run("count", *GIVEN, "--by", "city", "--delta", "1e-6", "--report", "out.html")
     assert shown.exit_code == 0, shown.output
-    assert "Private counts" in shown.output
+    assert "Number of users by city" in shown.output
     assert "Private count of users by city" in (tmp_path / "out.html").read_text(encoding="utf-8")
     made = json.loads(run("count", *GIVEN, "--of", "records", "--max-records", "2", "--json").stdout)
     assert made["statistic"] == "count"

@@ -65,7 +65,7 @@ def test_a_report_is_written_beside_what_is_printed(output: list[str], folder: P
     assert "From t.parquet." in page
     assert str(folder) not in page
     if not output:
-        assert "The report is in out.html." in shown.stdout
+        assert "Report: out.html" in shown.stdout
     if output == ["--json"]:
         assert json.loads(shown.stdout)["released"] is True
     if output == ["--quiet"]:
@@ -259,7 +259,7 @@ def test_demo_shows_the_truth_of_made_up_data_and_says_so() -> None:
     assert shown.returncode == 0, shown.stderr
     for words in (
         "made-up data",
-        "fare, mean over records",
+        "Mean fare",
         "True mean of all fares: 16.26",
         "hubermean release",
     ):

@@ -45,6 +45,22 @@ OLD_IN_SOURCE_AND_PROSE = pattern_of(EVERYWHERE | IN_SOURCE_AND_PROSE)
 SOURCE_AND_PROSE = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "proofs", "src", "experiments/src"]
 OTHERS = ["tests", "benchmarks", "fuzz", "scripts", "examples"]
 # These name the old words on purpose.
+# Here a currency is one: the sign beside a number in text, or a type of PostgreSQL.
+OF_AMOUNTS = {
+    "docs/evidence/first-attempts.md",
+    "tests/helpers/attempts.py",
+    "docs/reference/command-line.md",
+    "docs/reference/input-data.md",
+    "src/hubermean/cli/check.py",
+    "src/hubermean/cli/options.py",
+    "src/hubermean/ingest/postgres.py",
+    "src/hubermean/ingest/reading.py",
+    "src/hubermean/ingest/text_format.py",
+    "src/hubermean/types/options.py",
+    "tests/helpers/more_containers.py",
+    "tests/ingest/test_postgres.py",
+    "tests/ingest/test_text_format.py",
+}
 EXEMPT = {"tests/docs/test_words.py", "tests/helpers/released_bits_of_60b819f.py"}
 
 
@@ -63,6 +79,8 @@ def texts(names: list[str]) -> list[Path]:
 
 def check_words(path: Path, old: re.Pattern[str]) -> None:
     found = {match[1].lower() for line in path.read_text().splitlines() for match in old.finditer(line)}
+    if str(path.relative_to(ROOT)) in OF_AMOUNTS:
+        found -= {"currency", "money"}
     assert not found, f"{path.name} says {', '.join(sorted(found))}; the field's words are in this test"
 
 

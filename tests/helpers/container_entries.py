@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import hubermean as hm
+from helpers.more_containers import ALL_CONTAINERS, OPTIONS
 from hubermean.auditing.cells import Columns, Kinds, identity
-from hubermean.auditing.containers import CONTAINERS
 from hubermean.data.user_table import UserTable
 from hubermean.ingest.reading import group_table, user_table
 
@@ -40,6 +40,7 @@ class Look:
     keys: tuple[Hashable, ...] | None = None
     pooled: bool = False
     engine: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def of_one_user(self) -> int:
@@ -55,14 +56,15 @@ class Look:
     def within(self, name: str, columns: Columns, kinds: Kinds | None = None) -> Entries | Refusal:
         """At columns in a container; messages do not show where its files lie."""
         with tempfile.TemporaryDirectory() as folder:
-            found = self.at(CONTAINERS[name].make(columns, Path(folder), kinds))
+            look = replace(self, options=OPTIONS.get(name, {}))
+            found = look.at(ALL_CONTAINERS[name].make(columns, Path(folder), kinds))
             if isinstance(found, Refusal):
                 return Refusal(kind=found.kind, message=found.message.replace(folder, ""))
             return found
 
     def _entries(self, data: Any) -> Iterator[tuple[Hashable, ...]]:
         if self.max_groups is None:
-            users = user_table(data, user=[USER], value=[VALUE], engine=self.engine).collect()
+            users = user_table(data, user=[USER], value=[VALUE], engine=self.engine, **self.options).collect()
             for share, records in zip(_shares(users), users.records.tolist(), strict=True):
                 yield "user", *share, records
             return
@@ -76,6 +78,7 @@ class Look:
             max_groups=self.max_groups,
             pooled=self.pooled,
             engine=self.engine,
+            **self.options,
         )
         if keys is not None:  # shown as they were given, type and all
             assert [(type(key), key) for (key,) in table.keys] == [(type(key), key) for (key,) in keys]

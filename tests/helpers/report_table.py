@@ -10,6 +10,7 @@ from hubermean.accounting.budget import BudgetEntry, whole_budget
 from hubermean.types.release import Interval, Release
 from hubermean.types.release_info import ReleaseInfo
 from hubermean.types.request import Neighbors
+from hubermean.types.screen import Lines, Screen
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,20 @@ class StandIn(ReleaseInfo, Sequence[Any]):
     guarantee: str = "every possible outcome stays as likely."
     parameters: Mapping[str, Any] = field(default_factory=dict)
     budget_breakdown: tuple[BudgetEntry, ...] = field(default_factory=lambda: whole_budget(1.0, 0.0))
+
+    @property
+    def screen(self) -> Screen:
+        return Screen(lines=self.details)
+
+    @property
+    def details(self) -> Lines:
+        return Lines(())
+
+    def to_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def to_arrow(self, level: float = 0.95) -> Any:
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.items)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import hubermean as hm
 from hubermean import _api as api
 from hubermean.cli.app import app
-from hubermean.cli.output import print_result
+from hubermean.cli.output import deliver
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.report.page import page
 
@@ -56,7 +56,8 @@ def test_bare_keys_hold_no_control_codes(tmp_path: Path, capsys: pytest.CaptureF
     path = tmp_path / "data.csv"
     path.write_text("u,v\n" + "".join(f"{user},a\x1b[31mb\n" for user in range(500)))
     options = {"user": "u", "by": "v", "keys": ["a\x1b[31mb"], "epsilon": 1}
-    print_result(hm.count(path, **options), as_json=False, quiet=True)  # type: ignore[call-overload]
+    made = hm.count(path, **options)  # type: ignore[call-overload]
+    deliver(made, destination=None, source="", lost=[], as_json=False, quiet=True, verbose=False)
     printed = capsys.readouterr().out
     assert printed.startswith("a\ufffd[31mb\t")
 

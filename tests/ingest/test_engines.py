@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from decimal import Context, Decimal
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from fuzz.oracle import Rule, expected, found, found_in_groups
 
 import hubermean as hm
+from helpers.more_containers import postgres_table
 from helpers.spark_sessions import HARD_FLOATS, in_spark
 from hubermean.ingest.identity import identity_text
 from hubermean.ingest.reading import group_table, user_table
@@ -45,7 +48,17 @@ def _parquet(request: pytest.FixtureRequest) -> Maker:
 
 
 def _spark(request: pytest.FixtureRequest) -> Maker:
-    return in_spark(request.getfixturevalue("spark"))
+    session = request.getfixturevalue("spark")
+
+    def made(table: pa.Table) -> Any:
+        # By default Spark takes points in time without a time zone to be in that of its session.
+        session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+        try:
+            return in_spark(session)(table)
+        finally:
+            session.conf.unset("spark.sql.timestampType")
+
+    return made
 
 
 def _spark_of_files(request: pytest.FixtureRequest) -> Maker:
@@ -53,8 +66,44 @@ def _spark_of_files(request: pytest.FixtureRequest) -> Maker:
     return lambda table: session.read.parquet(str(stored(table)))
 
 
-_MAKERS = {"arrow": _arrow, "parquet": _parquet, "spark": _spark}
-_UNSIGNED = {**_MAKERS, "spark": _spark_of_files}  # Spark takes unsigned numbers from files alone
+def _arrow_file(request: pytest.FixtureRequest) -> Maker:
+    folder: Path = request.getfixturevalue("tmp_path")
+
+    def made(table: pa.Table) -> Path:
+        feather.write_feather(table, folder / "data.arrow")
+        return folder / "data.arrow"
+
+    return made
+
+
+def _s3(request: pytest.FixtureRequest) -> Maker:
+    server, stored = request.getfixturevalue("s3"), _parquet(request)
+    return lambda table: server.upload(stored(table), f"{uuid.uuid4().hex}.parquet")
+
+
+def _postgres(_: pytest.FixtureRequest) -> Maker:
+    def made(table: pa.Table) -> Any:
+        texts = [
+            one for column in table.columns if pa.types.is_string(column.type) for one in column.to_pylist()
+        ]
+        if any("\0" in text for text in texts if text is not None):
+            pytest.skip("a text of PostgreSQL has no character 0")
+        return postgres_table(table)
+
+    return made
+
+
+_MAKERS = {
+    "arrow": _arrow,
+    "parquet": _parquet,
+    "spark": _spark,
+    "arrow-file": _arrow_file,
+    "s3": _s3,
+    "postgres": _postgres,
+}
+_WITHOUT = {"postgres"}  # databases have no unsigned numbers
+_UNSIGNED = {name: maker for name, maker in _MAKERS.items() if name not in _WITHOUT}
+_UNSIGNED["spark"] = _spark_of_files  # Spark takes unsigned numbers from files alone
 
 
 @pytest.fixture(params=_MAKERS)
@@ -329,3 +378,104 @@ def test_groups_may_be_unsigned_numbers(made_of_unsigned: Maker, keys: list[int]
     shown = keys or [str(key) for key in (1, 2**64 - 2, 2**64 - 1)]
     assert sorted(key for (key,) in got.keys) == sorted(shown)
     assert sorted(one[1][0] for one in found_in_groups(got)) == ([1, 8] if keys else [1, 2, 8])
+
+
+# --- periods ----------------------------------------------------------------------------------------------------------
+
+MOMENTS = [
+    datetime.datetime(2024, 2, 29, 23, 59, 59, 999999),
+    datetime.datetime(2024, 12, 30),  # in the first week of 2025
+    datetime.datetime(2021, 1, 3, 12),  # in the last week of 2020
+    datetime.datetime(1969, 12, 31, 23, 59, 59, 999999),
+    datetime.datetime(1970, 1, 1),
+    None,
+    datetime.datetime(1582, 10, 14),
+    datetime.datetime(1, 1, 1),
+    datetime.datetime(9999, 12, 31, 23),
+]
+
+
+def period_of(moment: datetime.datetime | None, period: str) -> str | None:
+    """The name of a period, from Python's own calendar."""
+    if moment is None:
+        return None
+    year, week, _ = moment.isocalendar()
+    return {
+        "day": moment.date().isoformat(),
+        "week": f"{year:04d}-W{week:02d}",
+        "month": moment.date().isoformat()[:7],
+        "quarter": f"{moment.year:04d}-Q{(moment.month + 2) // 3}",
+        "year": f"{moment.year:04d}",
+    }[period]
+
+
+@pytest.mark.parametrize("period", ["day", "week", "month", "quarter", "year"])
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")])
+def test_dates_and_timestamps_are_grouped_by_period(made: Maker, kind: pa.DataType, period: str) -> None:
+    moments = pa.array(MOMENTS, pa.timestamp("us")).cast(kind, safe=False)
+    values = [float(2**place) for place in range(len(MOMENTS))]
+    data = made(pa.table({"u": range(len(MOMENTS)), "city": moments, "v": values}))
+    got = group_table(
+        data, user=["u"], value=["v"], by=[f"{period}(city)"], keys=None, max_groups=9, pooled=False
+    )
+    wanted: Counter[Any] = Counter()
+    for moment, value in zip(MOMENTS, values, strict=True):
+        if (name := period_of(moment, period)) is not None:
+            wanted[name] += value
+    names = [got.keys[group][0] for group in got.membership.groups.tolist()]
+    sums: Counter[Any] = Counter()
+    for name, place in zip(names, range(len(names)), strict=True):
+        sums[name] += float(got.members.sums[0].fraction(place))
+    assert sums == wanted
+
+
+@pytest.mark.parametrize("clock", ["America/New_York", "Pacific/Kiritimati"])
+def test_the_time_zone_of_a_session_moves_nobody_into_another_month(
+    made: Maker, clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", clock)
+    monkeypatch.setenv("PGTZ", clock)
+    moments = pa.array(
+        [datetime.datetime(2024, 3, 1, 0, 30), datetime.datetime(2024, 2, 29, 23, 30)],
+        pa.timestamp("us", "UTC"),
+    )
+    data = made(pa.table({"u": [1, 2], "city": moments, "v": [1.0, 2.0]}))
+    if hasattr(data, "sparkSession"):
+        data.sparkSession.conf.set("spark.sql.session.timeZone", clock)
+    try:
+        got = group_table(
+            data,
+            user=["u"],
+            value=["v"],
+            by=["month(city)", "day(city)"],
+            keys=[("2024-02", "2024-02-29"), ("2024-03", "2024-03-01")],
+            max_groups=9,
+            pooled=False,
+        )
+    finally:
+        if hasattr(data, "sparkSession"):
+            data.sparkSession.conf.unset("spark.sql.session.timeZone")
+    assert found_in_groups(got) == [
+        ("('2024-02', '2024-02-29')", (Fraction(2),), 1),
+        ("('2024-03', '2024-03-01')", (Fraction(1),), 1),
+    ]
+
+
+def test_a_timestamp_itself_is_refused_as_a_group_with_the_periods_it_has(made: Maker) -> None:
+    moments = pa.array([datetime.datetime(2024, 3, 1)], pa.timestamp("us"))
+    data = made(pa.table({"u": [1], "city": moments, "v": [1.0]}))
+    with pytest.raises(hm.InputError, match=r"group by month\(city\)"):
+        group_table(data, user=["u"], value=["v"], by=["city"], keys=None, max_groups=1, pooled=False)
+
+
+def test_what_has_no_month_is_refused(made: Maker) -> None:
+    data = made(pa.table({"u": [1], "city": ["2024-02-29"], "v": [1.0]}))
+    with pytest.raises(hm.InputError, match="has no month; use a column of dates or timestamps"):
+        group_table(data, user=["u"], value=["v"], by=["month(city)"], keys=None, max_groups=1, pooled=False)
+
+
+@pytest.mark.parametrize(("period", "key"), [("month", "2024-13"), ("year", "24"), ("week", "2024-09")])
+def test_keys_that_are_no_period_are_refused(made: Maker, period: str, key: str) -> None:
+    data = made(pa.table({"u": [1], "day": [datetime.date(2024, 2, 29)], "v": [1.0]}))
+    with pytest.raises(hm.InputError, match=f"group 1 of keys is no {period}; write keys like '2024"):
+        hm.mean(data, user="u", value="v", by=f"{period}(day)", keys=[key], epsilon=1, bounds=(0, 1))

@@ -81,8 +81,9 @@ def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place:
     assert run("ledger", "show", place, "--quiet").stdout == "trips\t0\t0\n"
     shown = json.loads(run("ledger", "show", place, "--dataset", "trips", "--json").stdout)
     assert shown["datasets"][0]["spent"] == {"loss": "1", "delta": "0"}
-    spent = run("ledger", "spend", place)
-    assert "mean of v, auto, from t.parquet" in spent.stdout
+    charges = json.loads(run("ledger", "spend", place, "--json").stdout)["charges"]
+    assert charges[0]["what"].startswith("mean of user means of v, auto, from t.parquet (")
+    assert "Charges of trips" in run("ledger", "spend", place).stdout
     verified = run("ledger", "verify", place, "--json")
     assert verified.returncode == 0
     assert json.loads(verified.stdout)["sound"] is True
@@ -146,9 +147,99 @@ def test_a_ledger_in_the_environment_must_be_used(folder: Path) -> None:
     release = ["release", "t.parquet", *KNOWN, "--epsilon", "0.5"]
     refused = typed(*release, cwd=folder, HUBERMEAN_LEDGER=place)
     assert refused.returncode == 2
-    assert refused.stderr == "error: --ledger and --dataset go together; give both, or neither\n"
+    assert refused.stderr == (
+        "error: the environment variable HUBERMEAN_LEDGER gives a ledger, but no data set is given; add --dataset "
+        "or set HUBERMEAN_DATASET, or unset HUBERMEAN_LEDGER to release without a ledger\n"
+    )
+    half = typed(*release, cwd=folder, HUBERMEAN_DATASET="d")
+    assert half.returncode == 2
+    assert "HUBERMEAN_DATASET gives a data set, but no ledger is given; add --ledger" in half.stderr
+    for more in (["--ledger", place], ["--dataset", "d"], ["--fresh"], ["--by-whom", "Anna"]):
+        typed_by_hand = typed(*release, *more, cwd=folder)
+        assert typed_by_hand.returncode == 2
+        assert typed_by_hand.stderr.startswith("error: --ledger and --dataset go together; give both")
     assert typed(*release, "--dataset", "d", cwd=folder, HUBERMEAN_LEDGER=place).returncode == 0
     assert "0.5" in typed("ledger", "show", HUBERMEAN_LEDGER=place).stdout
+    again = typed(*release, "--quiet", cwd=folder, HUBERMEAN_LEDGER=place, HUBERMEAN_DATASET="d")
+    assert again.returncode == 0
+    assert typed("ledger", "show", place, "--quiet").stdout == "d\t0.5\t0\n"
+
+
+def test_a_dry_run_says_what_would_happen_and_leaves_no_trace(folder: Path) -> None:
+    place = str(folder / "l.sqlite")
+    typed("ledger", "init", place, "--dataset", "d", "--epsilon", "1")
+    before = Path(place).read_bytes()
+    release = ["release", "t.parquet", "--user", "u", "--value", "v", "--ledger", place, "--dataset", "d"]
+    shown = typed(*release, "--epsilon", "0.25", "--dry-run", cwd=folder)
+    assert shown.returncode == 0
+    said = " ".join(shown.stdout.replace("│", " ").split())
+    assert "Dry run: no record was read, nothing was charged" in said
+    assert "epsilon = 0.25 would be charged, epsilon = 0.75 would be left" in said
+    assert re.search(r"about [\d,]+ users with usable records", said)
+    data = json.loads(typed(*release, "--epsilon", "0.25", "--dry-run", "--json", cwd=folder).stdout)
+    assert (data["dry_run"], data["released"], data["mechanism"]) == (True, False, "adaptive")
+    assert data["steps"][0] == "number of users"
+    for arguments, code, words in (
+        (["--epsilon", "1.5"], 3, "this release costs epsilon = 1.5"),
+        (["--epsilon", "1", "--value", "none"], 2, "none"),
+        (["--epsilon", "1", "--n-users", "4"], 2, "--n-users expects 4"),
+        (["--epsilon", "1", "--report", "r.html"], 2, "a dry run releases nothing"),
+        (["--epsilon", "1", "--mechanism", "propose-test-release"], 2, "needs delta > 0"),
+    ):
+        ended = typed(*release, *arguments, "--dry-run", cwd=folder)
+        assert ended.returncode == code, arguments
+        assert words in ended.stderr
+    assert Path(place).read_bytes() == before
+    with hm.Ledger(place) as ledger:
+        assert [entry.kind for entry in ledger.entries()] == [
+            "opened"
+        ]  # a refusal of a dry run is not recorded
+    known = ["release", "t.parquet", *KNOWN, "--epsilon", "0.5", "--ledger", place, "--dataset", "d"]
+    assert typed(*known, "--by-whom", "Anna", "--quiet", cwd=folder).returncode == 0
+    repeated = typed(*known, "--dry-run", cwd=folder).stdout
+    assert "recorded in entry 3, so nothing would be charged" in " ".join(repeated.replace("│", " ").split())
+    (charge,) = json.loads(typed("ledger", "spend", place, "--json").stdout)["charges"]
+    assert charge["by_whom"] == "Anna"
+
+
+def test_who_asks_is_the_systems_user_by_default(folder: Path) -> None:
+    place = str(folder / "l.sqlite")
+    typed("ledger", "init", place, "--dataset", "d", "--epsilon", "1", "--by-whom", "the steward")
+    typed("ledger", "spend", place, "--dataset", "d", "--epsilon", "0.1", LOGNAME="anna")
+    typed("ledger", "spend", place, "--dataset", "d", "--epsilon", "0.1", "--by-whom", "Bea", LOGNAME="anna")
+    over = typed("ledger", "spend", place, "--dataset", "d", "--epsilon", "5", LOGNAME="carl")
+    assert over.returncode == 3
+    wrong = typed("ledger", "spend", place, "--dataset", "d", "--epsilon", "0.1", "--by-whom", "")
+    assert (wrong.returncode, wrong.stderr[:24]) == (2, "error: --by-whom must be")
+    with hm.Ledger(place) as ledger:
+        assert [entry.content["by_whom"] for entry in ledger.entries()] == [
+            "the steward",
+            "anna",
+            "Bea",
+            "carl",
+        ]
+        assert ledger.verify().sound
+        page = ledger_page(export_ledger(ledger))
+    assert "by whom" in page
+    assert "Bea" in page
+
+
+def test_a_refund_is_shown_wherever_charges_are(folder: Path) -> None:
+    place = str(folder / "l.sqlite")
+    typed("ledger", "init", place, "--dataset", "d", "--epsilon", "1")
+    release = ["release", "t.parquet", "--user", "u", "--value", "v", "--ledger", place, "--dataset", "d"]
+    refused = typed(*release, "--epsilon", "1", "--json", cwd=folder)
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["epsilon_spent"] == 0.03
+    assert "epsilon = 0.03 of 1 was spent" in refused.stderr
+    (charge,) = json.loads(typed("ledger", "spend", place, "--json").stdout)["charges"]
+    assert (charge["loss"], charge["refunded"]) == ("0.03", {"loss": "0.97", "delta": "0"})
+    assert charge["outcome"].endswith("; 0.97 given back")
+    assert typed("ledger", "show", place, "--quiet").stdout == "d\t0.97\t0\n"
+    with hm.Ledger(place) as ledger:
+        exported = export_ledger(ledger)
+    assert exported["verification"]["sound"]
+    assert "0.97 given back" in ledger_page(exported)
 
 
 @pytest.mark.parametrize(

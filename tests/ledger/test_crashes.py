@@ -59,6 +59,43 @@ def test_a_release_that_is_killed_at_any_statement_leaves_no_value_without_a_cha
     check_killed(str(tmp_path / "budget.sqlite"), data, "--every", "53")
 
 
+def check_killed_refusal(place: str, data: Path, *options: str) -> dict[str, Any]:
+    """Charged in full until the refusal is recorded, which gives back what was not used in the same moment."""
+    ended = killed(place, data, "--refused", *options)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    assert found["sound"]
+    assert found["costs_add_up"]
+    assert found["each_keeps"] == ["0.0000585938"]  # the number of users: 6% of 2^-10, rounded up
+    assert found["became"].get("missed", 0) <= 0.03 * found["killed"]
+    crossed = {"release/charging", "ledger/ledger", "ledger/composition", "mechanisms/adaptive/mechanism"}
+    assert crossed <= set(found["modules"])
+    assert {"nothing", "charged", "refunded"} <= set(found["became"])
+    return found
+
+
+def test_a_refusal_that_is_killed_at_any_statement_is_given_back_as_a_whole_or_not_at_all(
+    tmp_path: Path, data: Path
+) -> None:
+    """A sample of the statements from the charge on, on SQLite; all of them, and PostgreSQL, below."""
+    check_killed_refusal(str(tmp_path / "budget.sqlite"), data, "--from-charge", "--every", "13")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["first", "last"])
+def test_a_refusal_is_killed_at_every_statement(place: str, data: Path, run: str) -> None:
+    found = check_killed_refusal(place, data, *(["--last"] if run == "last" else []))
+    assert found["killed"] == found["statements"]
+    assert found["became"]["printed"] > 0
+
+
+def test_the_kill_test_would_see_a_refund_before_the_refusal(tmp_path: Path, data: Path) -> None:
+    ended = killed(
+        str(tmp_path / "l.sqlite"), data, "--refused", "--from-charge", "--every", "200", "--refund-early"
+    )
+    assert ended.returncode != 0 or not json.loads(ended.stdout)["sound"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("run", ["first", "last"])
 def test_a_release_is_killed_at_every_statement(place: str, data: Path, run: str) -> None:

@@ -280,3 +280,128 @@ def test_rewriting_without_a_change_is_sound(copy: Path) -> None:
     rewritten(copy, lambda rows: None)
     assert verdict(copy).sound  # type: ignore[union-attr]
     assert content(copy) == before
+
+
+# --- refunds ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def refunded(tmp_path: Path) -> Path:
+    """A data set "d": a charge that was given back in part, one that was released, one for something elsewhere."""
+    from helpers.refusals import refuse
+
+    place = tmp_path / "refunded.sqlite"
+    with hm.Ledger(place) as ledger:
+        ledger.init("d", epsilon=4)
+        refuse(ledger, "refused")  # entries 2, 3 and 4
+        ask(ledger, "released")  # 5 and 6
+        ledger.spend("d", epsilon=2.25)  # 7
+        refuse(ledger, "refused later")  # 8, 9 and 10
+        assert ledger.verify().sound
+        kinds = [entry.kind for entry in ledger.entries()]
+    assert kinds[3] == kinds[9] == "refunded"
+    return place
+
+
+def shift(rows: list[dict[str, Any]], first: int, by: str) -> None:
+    """All that was spent from an entry on is as the forger needs it."""
+    for row in rows[first:]:
+        row["content"]["spent"]["loss"] = str(Decimal(row["content"]["spent"]["loss"]) - Decimal(by))
+
+
+def give_back_more(rows: list[dict[str, Any]]) -> None:
+    rows[3]["content"]["refund"]["loss"] = str(
+        Decimal(rows[3]["content"]["refund"]["loss"]) + Decimal("0.01")
+    )
+    shift(rows, 3, "0.01")
+
+
+def give_back_more_than_was_charged(rows: list[dict[str, Any]]) -> None:
+    rows[3]["content"]["refund"]["loss"] = "1.01"
+    rows[2]["content"]["used"]["loss"] = "0"
+    shift(rows, 3, "0.07")
+
+
+def use_less_than_nothing(rows: list[dict[str, Any]]) -> None:
+    rows[2]["content"]["used"]["loss"] = "-0.5"
+
+
+def use_more_than_was_charged(rows: list[dict[str, Any]]) -> None:
+    rows[2]["content"]["used"]["loss"] = "1.5"
+
+
+def give_back_twice(rows: list[dict[str, Any]]) -> None:
+    rows.insert(4, json.loads(json.dumps(rows[3])))
+    shift(rows, 4, "0.94")
+    for row in rows[5:]:
+        if "charge" in row["content"] and row["content"]["charge"] >= 5:
+            row["content"]["charge"] += 1
+
+
+def give_back_again_at_the_end(rows: list[dict[str, Any]]) -> None:
+    rows.append(json.loads(json.dumps(rows[9])))
+    shift(rows, len(rows) - 1, "0.94")
+
+
+def give_a_release_back(rows: list[dict[str, Any]]) -> None:
+    back = json.loads(json.dumps(rows[9]))
+    back["content"].update(charge=5, refund={"loss": "0.25", "delta": "0"})
+    back["content"]["spent"] = dict(rows[5]["content"]["spent"])
+    rows.insert(6, back)
+    shift(rows, 6, "0.25")
+    for row in rows[9:]:
+        row["content"]["charge"] += 1
+
+
+def give_back_what_was_spent_elsewhere(rows: list[dict[str, Any]]) -> None:
+    rows[9]["content"].update(charge=7, refund={"loss": "0.25", "delta": "0"})
+    rows[9]["content"]["spent"]["loss"] = str(Decimal(rows[8]["content"]["spent"]["loss"]) - Decimal("0.25"))
+
+
+def give_back_before_the_refusal(rows: list[dict[str, Any]]) -> None:
+    rows[8], rows[9] = rows[9], rows[8]
+    rows[9]["content"]["spent"] = dict(rows[8]["content"]["spent"])
+
+
+def give_back_without_a_charge(rows: list[dict[str, Any]]) -> None:
+    del rows[9]["content"]["charge"]
+
+
+def give_back_to_another_data_set(rows: list[dict[str, Any]]) -> None:
+    opening = json.loads(json.dumps(rows[0]))
+    opening["dataset"] = "e"
+    rows.append(opening)
+    rows.append(json.loads(json.dumps(rows[9])))
+    rows[-1].update(dataset="e")
+    rows[-1]["content"].update(opened=[11, ""], spent={"loss": "0", "delta": "0"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        give_back_more,
+        give_back_more_than_was_charged,
+        use_less_than_nothing,
+        use_more_than_was_charged,
+        give_back_twice,
+        give_back_again_at_the_end,
+        give_a_release_back,
+        give_back_what_was_spent_elsewhere,
+        give_back_before_the_refusal,
+        give_back_without_a_charge,
+        give_back_to_another_data_set,
+    ],
+)
+def test_forged_refunds_are_found_though_their_digests_fit(
+    refunded: Path, change: Callable[[list[dict[str, Any]]], None]
+) -> None:
+    rewritten(refunded, change)
+    found = verdict(refunded)
+    assert isinstance(found, hm.ledger.Verification)
+    assert not found.sound
+    assert all(fault.entry is not None for fault in found.faults)
+
+
+def test_a_ledger_with_refunds_that_is_rewritten_without_a_change_is_sound(refunded: Path) -> None:
+    rewritten(refunded, lambda rows: None)
+    assert verdict(refunded).sound  # type: ignore[union-attr]

@@ -540,16 +540,22 @@ def test_a_wrong_sensitivity_of_a_sum_is_found(monkeypatch: Patch) -> None:
 # --- the weight -------------------------------------------------------------------------------------------------------
 
 
-def weight_shares(relation: Neighbors) -> list[float]:
-    """Of its epsilon, what the weight and the number of users with far more records than the cap cost on pairs."""
+def weight_shares(relation: Neighbors, given: int | None = None) -> list[float]:
+    """Of its epsilon, what the weight and the number of users with far more records than the cap cost on pairs.
+
+    `given` is the bound that the caller gives, which need not be on the grid of caps.
+    """
     shares = []
     for before, after in pairs_of(relation):
         tables = [table_of(users) for users in (before, after)]
         facts = PublicFacts.of(table_of([(0.0, 1)] * 2000), relation)
-        split = Adaptive().prepare(request_of(relation, per="record"), facts).split
-        step = steps.MeasureWeightAndHeavyUsers(split)
+        split = Adaptive(max_records=given).prepare(request_of(relation, per="record"), facts).split
+        step, expected = steps.MeasureWeightAndHeavyUsers(split), split.expected(2000.0)
+        choice = steps.ChooseRankBound(split)
         for cap in (1, 2, 9, 1024, 4096):
-            found = replace(split.expected(2000.0), cap=cap, beyond_cap=20.0)
+            number = int(np.searchsorted(MAX_RECORDS_GRID, cap))
+            found = replace(choice.update(expected, number), spent=expected.spent)
+            assert found.cap == min(cap, given or cap)
             distributions = [step.distribution(table, found) for table in tables]
             moved = [
                 abs(a - b)
@@ -566,7 +572,8 @@ def weight_shares(relation: Neighbors) -> list[float]:
 def test_a_weight_and_those_far_beyond_the_cap_cost_one_epsilon(
     relation: Neighbors, monkeypatch: Patch
 ) -> None:
-    assert 0.8 < max(weight_shares(relation)) <= 1.0 + ROUNDING
+    for given in (None, 7, 59, 1000, 5000):
+        assert 0.8 < max(weight_shares(relation, given)) <= 1.0 + ROUNDING
     if relation is Neighbors.REPLACE_USER:
         monkeypatch.setattr(steps.BudgetSplit, "add_remove", property(lambda self: True))
         assert max(weight_shares(relation)) > 1.9

@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hubermean as hm
-from hubermean.auditing.containers import CONTAINERS
+from helpers.more_containers import ALL_CONTAINERS as CONTAINERS
+from helpers.more_containers import NAMED_BY_A_SCHEMA, OPTIONS
 from hubermean.cli.app import main
 
 CANARY = "qzCanary"
@@ -158,11 +159,13 @@ ASKED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", ON_DUCKDB)
 def test_no_cell_leaves_a_release_or_its_refusal(name: str, watch: Watch, tmp_path: Path) -> None:
     # Of files with a schema the names of columns may be listed: a schema is written by somebody, not inferred.
-    columns = cells(name, named=not name.startswith("parquet"))
+    columns = cells(name, named=name not in NAMED_BY_A_SCHEMA)
     found = {}
     for what, asked in ASKED.items():
         data = CONTAINERS[name].make(columns, tmp_path)
-        found[what] = holds(watch.of(lambda data=data, asked=asked: hm.mean(data, **asked)))
+        found[what] = holds(
+            watch.of(lambda data=data, asked=asked: hm.mean(data, **asked, **OPTIONS.get(name, {})))
+        )
     assert not {what: lines for what, lines in found.items() if lines}
 
 
@@ -170,7 +173,7 @@ def test_no_cell_leaves_a_release_or_its_refusal(name: str, watch: Watch, tmp_pa
 def test_only_keys_of_groups_that_were_released_leave(name: str, watch: Watch, tmp_path: Path) -> None:
     data = CONTAINERS[name].make(cells(name, named=True), tmp_path)
     asked = {**ASKED["groups too small to be chosen"], "epsilon": 40.0, "delta": 1e-3, "max_groups": 2}
-    left = watch.of(lambda: hm.mean(data, **asked))
+    left = watch.of(lambda: hm.mean(data, **asked, **OPTIONS.get(name, {})))
     assert f"{CANARY}Group" in left
     assert not holds(left, besides=f"{CANARY}Group")
 
@@ -181,13 +184,14 @@ def test_the_ledger_holds_no_cell(name: str, watch: Watch, tmp_path: Path) -> No
     place.parent.mkdir()
     with hm.Ledger(place) as ledger:
         ledger.init("trips", epsilon=100.0, delta=1e-3, neighbors="add-remove")
-    columns = cells(name, named=not name.startswith("parquet"))
+    columns = cells(name, named=name not in NAMED_BY_A_SCHEMA)
     left = []
     for number, (what, asked) in enumerate(ASKED.items()):
         if what in ("a bad parameter", "users counted"):
             continue
         data = CONTAINERS[name].make(columns, tmp_path)
         charged = {**asked, "ledger": place, "dataset": "trips", "question": f"question {number}"}
+        charged |= OPTIONS.get(name, {})
         left.append(watch.of(lambda data=data, charged=charged: hm.mean(data, **charged)))
     assert not holds("\n".join([*left, *files_in(place.parent)]))
 
@@ -220,7 +224,7 @@ COMMANDS = [
 def test_the_command_line_prints_and_writes_no_cell(
     name: str, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = CONTAINERS[name].make(cells(name, named=not name.startswith("parquet")), tmp_path)
+    data = CONTAINERS[name].make(cells(name, named=name not in NAMED_BY_A_SCHEMA), tmp_path)
     written = tmp_path / "written"
     written.mkdir()
     pq.write_table(pa.table({"g": ["a", "b"]}), tmp_path / "keys.parquet")

@@ -24,9 +24,11 @@ from hypothesis import strategies as st
 
 import hubermean as hm
 from helpers.container_entries import GROUP, USER, VALUE, Look, Refusal, expected_groups, expected_users
+from helpers.more_containers import ALL_CONTAINERS as CONTAINERS
+from helpers.more_containers import OPTIONS
 from hubermean import _api as api
 from hubermean.auditing.cells import TEXT, Cell, Columns, common_kinds, identity
-from hubermean.auditing.containers import CONTAINERS, Container
+from hubermean.auditing.containers import Container
 from hubermean.noise.seeded import InsecureSeededNoise
 
 ON_DUCKDB = [name for name in CONTAINERS if name != "spark"]
@@ -378,7 +380,20 @@ def test_without_types_every_value_is_read_by_itself_in_many_examples(
     agrees(CONTAINERS[name], columns, [parsed(cell) for cell in columns[VALUE]], look)
 
 
-@pytest.mark.parametrize("name", ["csv", "csv-gz", "jsonl", "pandas", "pandas-object", "pandas-string"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "csv",
+        "csv-gz",
+        "csv-formatted",
+        "jsonl",
+        "sqlite",
+        "numpy",
+        "pandas",
+        "pandas-object",
+        "pandas-string",
+    ],
+)
 def test_halves_of_surrogate_pairs_are_ids_of_their_own_and_name_no_group(name: str) -> None:
     odd = ["\ud800", "\ud801", "a\udfff", "\ufffd", "a"]
     columns = {USER: odd * 2, GROUP: (odd * 2)[::-1], VALUE: [1, 2, 4, 8, 16] * 2}
@@ -462,7 +477,9 @@ def test_a_release_is_the_same_from_every_container(tmp_path: Path, monkeypatch:
         kinds = {USER: TEXT, VALUE: "double"} if CONTAINERS[name].typed else None
         (tmp_path / name).mkdir()
         data = CONTAINERS[name].make(columns, tmp_path / name, kinds)
-        made = hm.mean(data, user=USER, value=VALUE, epsilon=1, bounds=(0, 10), max_records=2)
+        made = hm.mean(
+            data, user=USER, value=VALUE, epsilon=1, bounds=(0, 10), max_records=2, **OPTIONS.get(name, {})
+        )
         assert made.neighbors.value == "add-remove"
         assert made.n_users is None
         releases[name] = made.to_dict()

@@ -58,7 +58,7 @@ def beside_the_value(release: hm.Release) -> dict[str, Any]:
     shown = release.to_dict()
     shown["interval"] = {key: shown["interval"][key] for key in ("level", "covers")}
     del shown["value"], shown["denominator"]
-    labels = [label for label, _ in release.rows()]
+    labels = [label for label, _ in (*release.screen.lines, *release.details)]
     return shown | {"labels": labels, "n_users": release.n_users}
 
 

@@ -24,18 +24,21 @@ from hubermean.types.options import (
     PublicParameters,
     ReadKeywords,
     ReadOptions,
+    TextKeywords,
+    TextOptions,
     describe_fields,
 )
 
 GROUPS = [
     (PublicParameters, PublicKeywords),
     (EngineOptions, EngineKeywords),
+    (TextOptions, TextKeywords),
     (ReadOptions, ReadKeywords),
     (LedgerOptions, LedgerKeywords),
 ]
 CALLS: list[tuple[Callable[..., Any], type, tuple[type, ...]]] = [
     (hm.mean, MeanKeywords, (PublicParameters, ReadOptions, LedgerOptions)),
-    (hm.count, CountKeywords, (EngineOptions, LedgerOptions)),
+    (hm.count, CountKeywords, (EngineOptions, TextOptions, LedgerOptions)),
     (hm.mean_of_user_means, UserMeansKeywords, (PublicParameters, LedgerOptions)),
     (hm.audit, PublicKeywords, (PublicParameters,)),
 ]

@@ -148,14 +148,22 @@ def test_keys_keep_their_types() -> None:
 def test_a_long_table_shows_some_rows_and_says_how_many_there_are() -> None:
     data = pa.table({"rider": np.arange(500), "city": np.arange(500) % 50, "fare": np.ones(500)})
     made = hm.mean(
-        data, user="rider", value="fare", by="city", keys=range(50), epsilon=1, bounds=(0, 5), per="user"
+        data,
+        user="rider",
+        value="fare",
+        by="city",
+        keys=range(50),
+        epsilon=1,
+        bounds=(0, 5),
+        per="user",
+        max_groups=1,
     )
     text = repr(made)
-    assert "and 30 more groups" in text
-    assert max(map(len, text.splitlines())) <= 120
-    assert "for the whole table" in text
+    assert "and 42 more groups" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(text.splitlines()) <= 24
     assert "all of one user's records in all groups" in made.guarantee
-    assert "and 30 more groups" in made._repr_html_()
+    assert "and 42 more groups" in made._repr_html_()
 
 
 @pytest.mark.usefixtures("seeded_releases")
@@ -213,7 +221,8 @@ def test_a_mean_tells_what_it_was_divided_by(neighbors: str, per: str) -> None:
     assert found.exact == (neighbors == "replace-values")
     assert made.total == pytest.approx(made.value * found.value)
     assert made.to_dict()["denominator"]["value"] == found.value
-    assert ("behind it" in repr(made)) != found.exact
+    assert (f"{per}s behind it" in dict(made.details)) != found.exact
+    assert "Based on" in repr(made)
 
 
 @pytest.mark.usefixtures("seeded_releases")

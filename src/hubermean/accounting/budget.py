@@ -1,6 +1,6 @@
 """Privacy budgets: what a release costs, in which unit its steps are accounted for, and how it divides its budget.
 
-    PrivacyCost     what a release is charged: (epsilon, delta), and rho if its output distribution is concentrated
+    PrivacyCost     what a release is charged, or used: (epsilon, delta), and rho if its distribution is concentrated
     PrivacyBudget   the budget of several steps, in pure epsilon or in rho of concentrated privacy (zCDP)
     BudgetEntry     one line of a release's budget breakdown: a private step and its cost
     Claim           the cost that one step claims, for audits
@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Literal
 
 from hubermean.accounting.arguments import is_real, round_down
-from hubermean.accounting.concentrated import largest_rho
+from hubermean.accounting.concentrated import epsilon_of_part, largest_rho
 from hubermean.errors import InputError, parameter
 
 Unit = Literal["epsilon", "rho", "delta"]
@@ -32,6 +33,7 @@ THE_GROUPS = "which groups appear"
 WEIGHT = "weight of all users"
 
 _DIGITS = 3  # of an amount in a text
+_SIX_DIGITS_UP = Context(prec=6, rounding=ROUND_CEILING)
 
 
 def checked_budget(epsilon: object, delta: object) -> tuple[float, float]:
@@ -55,6 +57,15 @@ def not_above(amount: float) -> float:
     return math.nextafter(amount, 0.0) if Fraction(amount) > Fraction(repr(amount)) else amount
 
 
+def not_below(amount: Fraction) -> float:
+    """Return a number rounded up to six digits, as the float that people write so.
+
+    >>> not_below(Fraction(1, 3)), not_below(Fraction(1, 4))
+    (0.333334, 0.25)
+    """
+    return float(_SIX_DIGITS_UP.divide(Decimal(amount.numerator), Decimal(amount.denominator)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivacyCost:
     """What a release is charged, from public numbers; `rho` if its output distribution is concentrated."""
@@ -64,7 +75,9 @@ class PrivacyCost:
     rho: Fraction | None = None
 
     def __post_init__(self) -> None:
-        """Check rho, which a custom mechanism may state: a negative one would increase a budget."""
+        """Check what a custom mechanism may state: a negative cost would increase a budget."""
+        if not all(is_real(one) and 0 <= one < math.inf for one in (self.epsilon, self.delta)):
+            raise InputError("a cost must be a finite epsilon and delta of 0 or more")
         if self.rho is not None and not (isinstance(self.rho, Fraction) and self.rho >= 0):
             raise InputError("concentrated() of a mechanism must return a Fraction of 0 or more, or None")
 
@@ -105,6 +118,19 @@ class PrivacyBudget:
         if self.accounting == "pure":
             return part * float(self.total)
         return math.sqrt(2.0 * part * float(self.total))
+
+    def used_by(self, spent: Fraction, whole: PrivacyCost) -> PrivacyCost:
+        """Return what steps that cost `spent` used of (epsilon, delta), when no further step is run.
+
+        `whole` is the (epsilon, delta) that this budget implies. Delta is for the last step where the budget is pure,
+        and for all steps together where it is concentrated (proofs/ledger.md, Lemmas 6 and 7).
+        """
+        if spent <= 0:
+            return PrivacyCost(epsilon=0.0, delta=0.0, rho=Fraction(0))
+        if self.accounting == "pure":
+            return PrivacyCost(epsilon=min(not_below(spent), whole.epsilon), delta=0.0)
+        used = not_below(epsilon_of_part(whole.epsilon, whole.delta, spent))
+        return PrivacyCost(epsilon=min(used, whole.epsilon), delta=whole.delta, rho=spent)
 
     def claim(self, what: str, privacy_cost: Fraction, *, delta: float = 0.0) -> Claim:
         """Return the claim that a step costs at most its cost; `delta` is added to pure epsilon only."""

@@ -28,11 +28,27 @@ def largest_rho(epsilon: float, delta: float) -> float:
     >>> round(largest_rho(1.0, 1e-5), 4)
     0.0306
     """
-    return _largest_rho(check_positive("epsilon", epsilon), check_probability("delta", delta))
+    return _best_order(check_positive("epsilon", epsilon), check_probability("delta", delta))[0]
+
+
+def epsilon_of_part(epsilon: float, delta: float, part: Fraction) -> Fraction:
+    """Return what a rho-zCDP budget of several steps has used of epsilon when it ended after steps of rho = `part`.
+
+    **Formal guarantees**
+    - With alpha the order that `largest_rho` uses for its R, the bound epsilon - alpha (R - part) holds for all ends
+      of one release together, each with its own part, for delta as a whole (proofs/ledger.md, Lemma 7). The delta is
+      used in full.
+    - Never more than epsilon; epsilon - alpha R, which the conversion costs, is never saved.
+    """
+    rho, order = _best_order(check_positive("epsilon", epsilon), check_probability("delta", delta))
+    saved = Fraction(order) * max(Fraction(rho) - part, Fraction(0))
+    return max(Fraction(epsilon) - saved, Fraction(0))
 
 
 @lru_cache(maxsize=1024)
-def _largest_rho(eps: float, target: float) -> float:
+def _best_order(eps: float, target: float) -> tuple[float, float]:
+    """The largest rho, 0.0 if there is none, and the order alpha of the conversion that gives it."""
+
     def rho_at(log_order: float) -> float:
         excess = math.exp(log_order)  # alpha - 1
         order = 1.0 + excess
@@ -49,7 +65,8 @@ def _largest_rho(eps: float, target: float) -> float:
     for _ in range(60):
         left, right = high - golden * (high - low), low + golden * (high - low)
         low, high = (low, right) if rho_at(left) > rho_at(right) else (left, high)
-    return max(rho_at((low + high) / 2.0), rho_at(best), 0.0)
+    rho, log_order = max((rho_at(one), one) for one in ((low + high) / 2.0, best))
+    return max(rho, 0.0), 1.0 + math.exp(log_order)
 
 
 def concentrated_sigma(rho: float, *, squared_sensitivity: int) -> float:

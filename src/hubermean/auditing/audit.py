@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -11,9 +11,15 @@ import numpy as np
 
 from hubermean.accounting.arguments import check_integer, check_positive_integer
 from hubermean.auditing.containers import MAX_RECORDS, ContainerRoundTrip
+from hubermean.auditing.effort import Effort, Progress
 from hubermean.auditing.group_audit import find_worst_group_pair
 from hubermean.auditing.neighbors import SearchSpace, finite_or_none
-from hubermean.auditing.search import DescribedPair, Finding, MechanismEvaluator, find_worst_pair
+from hubermean.auditing.search import (
+    DescribedPair,
+    Finding,
+    MechanismEvaluator,
+    find_worst_pair,
+)
 from hubermean.data.arrays import FloatArray
 from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError, parameter
@@ -24,12 +30,17 @@ from hubermean.mechanisms.groups.resolution import needs_pool
 from hubermean.mechanisms.registry import Auto, resolve_mechanism
 from hubermean.types.options import PublicKeywords, PublicParameters, check_keywords, show_keywords
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, PublicFacts, Request
+from hubermean.types.screen import Lines
 
 COUNT = "count"
 PAIRS, ADAPTIVE_PAIRS = 2_000, 250
-"""How many pairs are judged by default: of a mechanism, and of an adaptive one."""
+"""How many pairs are evaluated by default, in the time limit: of a mechanism, and of an adaptive one."""
 GROUP_PAIRS, ADAPTIVE_GROUP_PAIRS, CONTAINER_PAIRS = 400, 150, 100
 """The same with groups, and at most through a container."""
+TIME_LIMIT = 75.0
+"""Seconds after which a search evaluates no further pair by default."""
+THOROUGH = 10
+"""How many times as many pairs a thorough search evaluates, without a time limit."""
 _LEAST_PAIRS, _LEAST_ADAPTIVE_PAIRS = 400, 100
 _SIZES = (12, 40, 150, 400, 1000, 3000)  # tried in turn until the mechanism works with so few users
 MAX_COLUMNS, MAX_USERS = 1_000, 1_000_000
@@ -50,7 +61,7 @@ class Audit:
         delta_found: the delta of the worst pair at the claimed epsilon.
         claims: for each claim of the proof, the largest share of what it allows that any pair uses; above 1 it is
             false.
-        pairs: how many pairs were evaluated.
+        pairs: how many pairs were evaluated; fewer than planned if the time limit was reached.
         seed: seed of the synthetic data sets.
         worst: the worst pair; synthetic.
     """
@@ -69,45 +80,44 @@ class Audit:
     seed: int
     worst: DescribedPair = field(repr=False, compare=False)
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Return the audit as (label, text) lines."""
+    @property
+    def lines(self) -> Lines:
+        """What a terminal shows: the verdict first, then what was compared."""
         guarantee = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta > 0 else "")
+        loss = f"epsilon = {self.loss:.6g}"
+        if self.delta > 0:
+            loss += (
+                f" at delta = {self.delta:g}; delta = {self.delta_found:.4g} at epsilon = {self.epsilon:g}"
+            )
         lines = [
+            ("Verdict", self.verdict),
+            ("Claimed", guarantee),
+            ("Largest loss", f"{loss}   (of {self.pairs:,} pairs compared, seed {self.seed})"),
             (
-                "mechanism",
+                "Mechanism",
                 f"{self.mechanism}, per {self.per}, {self.neighbors.value}, about {self.n_users:,} users",
             ),
-            ("claimed", guarantee),
+            ("Worst pair", f"{self.worst.shape}: {self.worst.summary()}"),
+            (
+                "Changed user",
+                f"before: {self.worst.before or 'absent'}; after: {self.worst.after or 'absent'}",
+            ),
         ]
-        if self.delta > 0:
-            lines.append(
-                ("largest loss found", f"delta = {self.delta_found:.4g} at epsilon = {self.epsilon:g}")
-            )
-            lines.append(("", f"epsilon = {self.loss:.6g} at delta = {self.delta:g}"))
-        else:
-            lines.append(("largest loss found", f"epsilon = {self.loss:.6g}"))
-        lines += [(f"claim: {claim}", f"{used:.4g} of 1") for claim, used in self.claims.items()]
-        lines += [
-            ("worst pair", f"{self.worst.shape}: {self.worst.summary()}"),
-            ("changed user, before", str(self.worst.before or "absent")),
-            ("changed user, after", str(self.worst.after or "absent")),
-            ("pairs compared", f"{self.pairs:,} (seed {self.seed})"),
-            ("verdict", self.verdict),
-        ]
-        return lines
+        if self.claims:
+            used = ", ".join(f"{claim} ({share:.3g})" for claim, share in self.claims.items())
+            lines.append(("Proof", f"shares used of what each step may lose, at most 1: {used}"))
+        return Lines(tuple(lines))
 
     @property
     def verdict(self) -> str:
         """The result in a few words."""
         if self.kept:
-            return "the guarantee holds on every pair"
+            return "The guarantee holds on every pair."
         over = self.loss > self.epsilon or self.delta_found > self.delta
-        return "GUARANTEE VIOLATED on the worst pair" if over else "CLAIM OF THE PROOF VIOLATED"
+        return "GUARANTEE VIOLATED on the worst pair." if over else "CLAIM OF THE PROOF VIOLATED."
 
     def __repr__(self) -> str:
-        lines = self.rows()
-        width = max(len(label) for label, _ in lines)
-        return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
+        return repr(self.lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as plain data."""
@@ -147,12 +157,14 @@ def audit(
     private_keys: bool = False,
     container: str | None = None,
     pairs: int | None = None,
+    thorough: bool = False,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
     **options: Unpack[PublicKeywords],
 ) -> Audit:
     """Search for neighboring data sets on which a mechanism loses more privacy than it claims.
-     No data is read. Synthetic adversarial data sets are built, and for each pair of neighbors the exact privacy loss
+
+    No data is read. Synthetic adversarial data sets are built, and for each pair of neighbors the exact privacy loss
     between the two output distributions of a release is computed: the full distribution of a discrete selection, the
     closed form for Gaussian noise, and the pass probability of a private test. A search can refute a guarantee; the
     proofs establish it.
@@ -169,10 +181,12 @@ def audit(
         private_keys: whether groups are selected privately instead of being public; with `groups`.
         container: write both data sets of every pair as records to this container, such as "csv", "pandas" or "spark"
             (`hubermean.auditing.CONTAINERS`), and read them as a release would.
-        pairs: number of pairs to evaluate. Default: 2,000 over the number of columns, 400 with `groups`; for an
-            adaptive mechanism 250 over the number of columns, 150 with `groups`; at most 100 through a container.
+        pairs: number of pairs to evaluate. Default: as many as fit in 75 seconds, at most 2,000 over the number of
+            columns, 400 with `groups`; for an adaptive mechanism 250 over the number of columns, 150 with `groups`; at
+            most 100 through a container.
+        thorough: evaluate ten times as many pairs as by default, without a time limit: minutes to hours.
         seed: seed of the synthetic data sets. Noise is never sampled.
-        progress: called with the number of pairs evaluated so far.
+        progress: called with the number of pairs evaluated so far, and the share of the search that is done.
         options: public parameters of the mechanism, as for `mean`.
 
     Returns:
@@ -189,9 +203,17 @@ def audit(
     >>> audit("clipped", epsilon=1, bounds=(0, 10), pairs=50).kept
     True
     """
-    check_keywords("audit", options, PublicParameters)
+    check_keywords(audit, options, PublicParameters)
     known = PublicParameters.from_keywords(**options)
     pairs = None if pairs is None else check_positive_integer("pairs", pairs)
+    if pairs is not None and thorough:
+        raise InputError(f"give {parameter('pairs')} or {parameter('thorough', True)}, not both")
+
+    def effort(default: int) -> Effort:
+        if thorough or pairs is not None:
+            return Effort(pairs=pairs or THOROUGH * default, progress=progress)
+        return Effort(pairs=default, seconds=TIME_LIMIT, progress=progress)
+
     columns = check_positive_integer("columns", columns)
     users = None if users is None else check_positive_integer("users", users)
     seed = check_integer("seed", seed)
@@ -221,9 +243,8 @@ def audit(
             counting=mechanism == COUNT,
             per_group=None if users is None else -(-users // groups),
             round_trip=round_trip,
-            pairs=pairs or default_pairs(adaptive=adaptive, grouped=True, container=container),
+            effort=effort(default_pairs(adaptive=adaptive, grouped=True, container=container)),
             seed=seed,
-            progress=progress,
         )
         if round_trip is not None:
             round_trip.check()
@@ -238,9 +259,9 @@ def audit(
     space = _make_search_space(
         chosen, request, known, users, most_records=None if round_trip is None else MAX_RECORDS
     )
-    pairs = pairs or default_pairs(adaptive=space.adaptive, columns=columns, container=container)
+    default = default_pairs(adaptive=space.adaptive, columns=columns, container=container)
     evaluate = MechanismEvaluator(chosen, request, round_trip)
-    found, evaluated = find_worst_pair(evaluate, space, pairs=pairs, seed=seed, progress=progress)
+    found, evaluated = find_worst_pair(evaluate, space, effort=effort(default), seed=seed)
     if round_trip is not None:
         round_trip.check()
     return _verdict(chosen.name, request, space.n_users, found, evaluated, seed)
@@ -249,7 +270,7 @@ def audit(
 def default_pairs(
     *, adaptive: bool, columns: int = 1, grouped: bool = False, container: str | None = None
 ) -> int:
-    """Return the default number of pairs. Pairs of adaptive mechanisms take longer and are made for each step."""
+    """Return the default number of pairs. Pairs of adaptive mechanisms take longer, and are made for each step."""
     pairs = GROUP_PAIRS if grouped else max(PAIRS // columns, _LEAST_PAIRS)
     if adaptive:
         pairs = ADAPTIVE_GROUP_PAIRS if grouped else max(ADAPTIVE_PAIRS // columns, _LEAST_ADAPTIVE_PAIRS)

@@ -97,6 +97,57 @@ def _jsonl(columns: Columns, folder: Path, _: Kinds | None = None) -> str:
     return str(path)
 
 
+def _arrow_file(columns: Columns, folder: Path, kinds: Kinds | None = None) -> str:
+    import pyarrow.feather as feather
+
+    feather.write_feather(arrow_table(columns, kinds), folder / "records.arrow")
+    return str(folder / "records.arrow")
+
+
+def _sqlite(columns: Columns, folder: Path, _: Kinds | None = None) -> Any:
+    """Cells of SQLite have a type each, whatever type the column declares."""
+    import sqlite3
+
+    from hubermean.ingest.sql import sql
+
+    def stored(cell: Cell) -> Any:
+        if isinstance(cell, int) and not isinstance(cell, bool) and -(2**63) <= cell < 2**63:
+            return cell
+        if isinstance(cell, bytes) or (isinstance(cell, float) and not math.isnan(cell)):
+            return cell
+        text = identity(cell)
+        return text if text is None else text.encode("utf-8", errors="surrogatepass")
+
+    path = folder / "records.sqlite"
+    names = ['"' + name.replace('"', '""') + '"' for name in columns]
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE IF EXISTS records")
+        connection.execute(f"CREATE TABLE records ({', '.join(names)})")
+        for row in zip(*columns.values(), strict=True):
+            # The bytes of a text are no blob: a cast does not change them.
+            marks = ", ".join(
+                "CAST(? AS TEXT)" if isinstance(stored(cell), bytes) and not isinstance(cell, bytes) else "?"
+                for cell in row
+            )
+            connection.execute(f"INSERT INTO records VALUES ({marks})", [stored(cell) for cell in row])
+    return sql("SELECT * FROM records", connection=f"sqlite:///{path}")
+
+
+def _numpy(columns: Columns, _: Path, __: Kinds | None = None) -> Any:
+    import numpy as np
+
+    def array(cells: Sequence[Cell]) -> Any:
+        kinds = {type(cell) for cell in cells}
+        if kinds in ({int}, {float}, {bool}):
+            with contextlib.suppress(OverflowError):
+                return np.array(cells)
+        held = np.empty(len(cells), dtype=object)
+        held[:] = list(cells)
+        return held
+
+    return {name: array(cells) for name, cells in columns.items()}
+
+
 def _sql(columns: Columns, folder: Path, kinds: Kinds | None = None) -> Any:
     from hubermean.ingest.sql import sql
 
@@ -280,6 +331,9 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
             ("csv", False, False, _csv),
             ("csv-gz", False, False, _csv_gz),
             ("jsonl", False, False, _jsonl),
+            ("arrow-file", True, False, _arrow_file),
+            ("sqlite", False, True, _sqlite),
+            ("numpy", False, False, _numpy),
             ("pandas", False, False, _pandas),
             ("pandas-object", False, False, _pandas_object),
             ("pandas-string", False, False, _pandas_string),

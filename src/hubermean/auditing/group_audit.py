@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from hubermean.auditing.compare import make_repeatable
 from hubermean.auditing.containers import MAX_RECORDS, ContainerRoundTrip
+from hubermean.auditing.effort import Effort
 from hubermean.auditing.group_neighbors import (
     GROUP,
     GROUP_SHAPES,
@@ -135,9 +136,8 @@ def find_worst_group_pair(
     counting: bool,
     per_group: int | None,
     round_trip: ContainerRoundTrip | None,
-    pairs: int,
+    effort: Effort,
     seed: int,
-    progress: Callable[[int], None] | None,
 ) -> tuple[Finding[GroupPair], int]:
     """Return the worst pair found among changes of one user in groups, and how many pairs were evaluated."""
     if groups < _LEAST_GROUPS:
@@ -187,14 +187,15 @@ def find_worst_group_pair(
     )
 
     def shapes() -> Iterator[GroupPair]:
-        for number in range(max(pairs // 2, 1)):
+        for number in range(max(effort.pairs // 2, 1)):
+            if effort.is_late(0.5):
+                break
             if datasets is not None and number % 3:
                 yield spread_over_groups(make_directed_pair(number, datasets, rng), space, rng, edges)
             else:
                 yield make_group_pair(GROUP_SHAPES[number % len(GROUP_SHAPES)], space, rng)
 
-    first = shapes()
-    return search_worst(evaluate, first, lambda pair: vary_group_pair(pair, space, rng), pairs, rng, progress)
+    return search_worst(evaluate, shapes(), lambda pair: vary_group_pair(pair, space, rng), effort, rng)
 
 
 def list_selection_sizes(selection: PartitionSelection) -> tuple[int, ...]:

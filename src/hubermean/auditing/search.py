@@ -1,5 +1,6 @@
 """The search for the pair of neighbors with the largest privacy loss: named shapes first, then variations of the worst.
- The search is independent of the mechanism. A pair is evaluated by the exact loss between the two output
+
+The search is independent of the mechanism. A pair is evaluated by the exact loss between the two output
 distributions from which the mechanism samples, and by the claims of its proof, if it states any.
 
 Chains connect two very different data sets by neighbors. What distinguishes the ends must show at one of the links. A
@@ -23,6 +24,7 @@ from hubermean.accounting.budget import Claim
 from hubermean.auditing.claims import measure_claims
 from hubermean.auditing.compare import compare, make_repeatable
 from hubermean.auditing.containers import ContainerRoundTrip
+from hubermean.auditing.effort import Effort
 from hubermean.auditing.loss import Loss
 from hubermean.auditing.neighbors import (
     SHAPES,
@@ -99,13 +101,15 @@ class Scale(Protocol):
     ) -> float: ...
 
 
-def find_worst_link(chain: Chain, scale: Scale, rng: Generator) -> Pair | None:
-    """Find a link with a large loss, by bisection."""
+def find_worst_link(
+    chain: Chain, scale: Scale, rng: Generator, *, is_late: Callable[[], bool] = lambda: False
+) -> Pair | None:
+    """Find a link with a large loss, by bisection; any link of what is left where it is too late to go on."""
     low, high = 0, len(chain)
     if high == 0:
         return None
     first, last = scale.distribution(chain.table(low)), scale.distribution(chain.table(high))
-    while high - low > 1:
+    while high - low > 1 and not is_late():
         middle = (low + high) // 2
         between = scale.distribution(chain.table(middle))
         left, right = scale.apart(first, between, middle - low), scale.apart(between, last, high - middle)
@@ -129,6 +133,7 @@ _GENERAL = ("score", "slope")
 _NEAR_ENOUGH = 0.98  # of a claim: searching for more would gain little
 _SCANNED = ("springs", "brink", "majority", "missing")
 _PAIRS_PER_CHAIN = 60  # a chain costs about twice the binary logarithm of the number of users
+_SHAPES_PART, _CHAINS_PART = 0.5, 0.7  # of the time limit, by which they end
 _MOST_CHAINED = 50.0  # a larger epsilon is not informative, and its exponential could overflow
 
 
@@ -318,48 +323,47 @@ def _epsilon_at(loss: Loss, delta: float, guaranteed: float) -> float:
 
 
 def find_worst_pair(
-    evaluate: MechanismEvaluator,
-    space: SearchSpace,
-    *,
-    pairs: int,
-    seed: int,
-    progress: Callable[[int], None] | None = None,
+    evaluate: MechanismEvaluator, space: SearchSpace, *, effort: Effort, seed: int
 ) -> tuple[Finding[Pair], int]:
     """Return the worst pair found, and how many were evaluated.
-     The first half of the effort goes to named shapes, scanning the number of users in their inner group, and to the
+
+    The first half of the effort goes to named shapes, scanning the number of users in their inner group, and to the
     links of chains; the rest varies the worst pairs so far.
     """
-    rng = np.random.default_rng(seed)
+
+    pairs, rng = effort.pairs, np.random.default_rng(seed)
 
     def shapes() -> Iterator[Pair]:
         for number in range(max(pairs // 2, 1)):
+            if effort.is_late(_SHAPES_PART):
+                break
             if space.adaptive and number % 3:
                 yield make_directed_pair(number, space, rng)
             # Every second pair has a shape whose inner group is scanned from no user to all users.
             elif number % 2:
                 shape = _SCANNED[(number // 2) % len(_SCANNED)]
-                inner = round(2.0 * number / pairs * (space.n_users - 1))
+                inner = round(2.0 * min(effort.used(number), 0.5) * (space.n_users - 1))
                 yield make_pair(shape, space, rng, inner=inner)
             else:
                 yield make_pair(SHAPES[(number // 2) % len(SHAPES)], space, rng)
         for number in range(min(max(pairs // _PAIRS_PER_CHAIN, 1), pairs - pairs // 2)):
-            link = find_worst_link(make_chain(number, space, rng), evaluate, rng)
+            if number > 0 and effort.is_late(_CHAINS_PART):
+                break
+            link = find_worst_link(
+                make_chain(number, space, rng), evaluate, rng, is_late=lambda: effort.is_late(_CHAINS_PART)
+            )
             if link is not None:
                 yield link
 
-    return search_worst(evaluate, shapes(), lambda pair: vary_pair(pair, space, rng), pairs, rng, progress)
+    return search_worst(evaluate, shapes(), lambda pair: vary_pair(pair, space, rng), effort, rng)
 
 
 def search_worst(
-    evaluate: PairEvaluator[P],
-    first: Iterable[P],
-    vary: Callable[[P], P],
-    pairs: int,
-    rng: np.random.Generator,
-    progress: Callable[[int], None] | None,
+    evaluate: PairEvaluator[P], first: Iterable[P], vary: Callable[[P], P], effort: Effort, rng: Generator
 ) -> tuple[Finding[P], int]:
     """Return the worst of some pairs and of variations of the worst so far, and how many were evaluated.
-     There is one ranking by the guarantee and one by each claim. `claims` of the result are the largest shares of all
+
+    There is one ranking by the guarantee and one by each claim. `claims` of the result are the largest shares of all
     pairs.
     """
     evaluated = 0
@@ -369,8 +373,7 @@ def search_worst(
         nonlocal evaluated
         finding = evaluate(pair)
         evaluated += 1
-        if progress is not None:
-            progress(evaluated)
+        effort.report(evaluated)
         for key in (*_GENERAL, *finding.claims):
             board = boards.setdefault(key, [])
             board.append(finding)
@@ -379,7 +382,7 @@ def search_worst(
 
     for pair in first:
         consider(pair)
-    while evaluated < pairs:
+    while evaluated < effort.pairs and not effort.is_late(1.0):
         open_ = [key for key, board in boards.items() if key in _GENERAL or board[0].by(key) < _NEAR_ENOUGH]
         board = boards[open_[int(rng.integers(len(open_)))]]
         # The worst is varied most often, the others so that no single local maximum decides.

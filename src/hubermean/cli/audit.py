@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hubermean.auditing.audit import audit as run_audit
 from hubermean.auditing.containers import CONTAINERS
@@ -28,7 +27,8 @@ from hubermean.cli.options import (
     one_of,
     to_keywords,
 )
-from hubermean.cli.render import console, print_table
+from hubermean.cli.progress import show_progress
+from hubermean.cli.render import BAD, GOOD, print_lines, print_more
 from hubermean.mechanisms.base import Mechanism
 from hubermean.mechanisms.registry import REGISTRY
 from hubermean.types.options import PublicParameters
@@ -73,7 +73,7 @@ def audit(
             rich_help_panel=GROUPS,
         ),
     ] = None,
-    max_groups: MaxGroups = 1,
+    max_groups: MaxGroups = None,
     private_keys: Annotated[
         bool, typer.Option("--private-keys", help="Groups are selected privately.", rich_help_panel=GROUPS)
     ] = False,
@@ -90,10 +90,18 @@ def audit(
         int | None,
         typer.Option(
             metavar="NUMBER",
-            help="Pairs of neighbors to compare; by default 2,000, fewer by group, for 'adaptive' or a container.",
+            help="Pairs of neighbors to compare; by default as many as fit in 75 seconds, at most 2,000.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    thorough: Annotated[
+        bool,
+        typer.Option(
+            "--thorough",
+            help="Compare ten times as many pairs, without a time limit: minutes to hours.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
     seed: Annotated[
         int, typer.Option(metavar="NUMBER", help="Seed of the synthetic data sets.", rich_help_panel=SEARCH)
     ] = 0,
@@ -103,7 +111,7 @@ def audit(
 ) -> None:
     """Search for neighboring data sets that break a mechanism's guarantee. Reads no data.
 
-    Exit code 4 means that a guarantee is broken.
+    Exit code 4 means that a guarantee is broken. The search ends within two minutes; --thorough goes on for longer.
 
     [bold]Examples[/bold]
 
@@ -118,16 +126,7 @@ def audit(
     audited: str | Mechanism = mechanism
     if mechanism == PAPER_LITERAL:
         audited, parameters = paper_mechanism(PublicParameters.from_keywords(**parameters)), {}
-    with Progress(
-        TextColumn("comparing pairs"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=console(stderr=True),
-        transient=True,
-        disable=as_json or quiet or not console(stderr=True).is_terminal,
-    ) as bar:
-        # The default number of pairs depends on the mechanism.
-        task = bar.add_task("", total=pairs)
+    with show_progress(hidden=quiet) as progress:
         result = run_audit(
             audited,
             epsilon=epsilon,
@@ -138,18 +137,21 @@ def audit(
             users=users,
             **parameters,
             groups=groups,
-            max_groups=max_groups,
+            max_groups=max_groups or 1,
             private_keys=private_keys,
             container=container,
             pairs=pairs,
+            thorough=thorough,
             seed=seed,
-            progress=lambda judged: bar.update(task, completed=judged),
+            progress=progress,
         )
     if as_json:
         typer.echo(result.to_json(indent=2))
     elif quiet:
         typer.echo("kept" if result.kept else "broken")
     else:
-        print_table("Audit", ("", ""), result.rows())
+        print_lines(result.lines, stands_out="Verdict", style=GOOD if result.kept else BAD)
+        if not thorough and pairs is None:
+            print_more("More pairs: --thorough")
     if not result.kept:
         raise typer.Exit(BROKEN)

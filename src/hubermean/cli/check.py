@@ -5,20 +5,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from hubermean.cli.options import DATA, AsJson, File
+from hubermean.cli.options import DATA, PRIVACY, AsJson, Connection, File, add_options, open_query
 from hubermean.cli.private_run import private_run
 from hubermean.cli.render import print_table
+from hubermean.cli.trial import UnsafeTrial, unsafe_trial
 from hubermean.ingest.inspection import UnsafeInspection, unsafe_inspection
+from hubermean.types.options import TextOptions
 
 WARNING = (
     "NOT PRIVATE: these numbers come straight from the data; do not publish them or tune a release on them."
 )
 
+_ADVICE = (
+    "If these are numbers, say how they are written: --decimal, --thousands, --currency. If they are words for a "
+    "missing value, nothing need be done."
+)
 
+
+@add_options(TextOptions)
 def check(
     file: File,
     user: Annotated[
@@ -33,9 +42,21 @@ def check(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column to inspect; repeat for several.", rich_help_panel=DATA),
     ] = None,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            metavar="NUMBER",
+            help="Privacy budget of the trial run that shows what a release would clip.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = 1.0,
+    connection: Connection = None,
     as_json: AsJson = False,
+    **text: Any,
 ) -> None:
     """Inspect a file before releasing from it. [bold]Not private[/bold]: for the data's owner only.
+
+    With --user and --value it lists values that cannot be used, and what a release would clip.
 
     [bold]Examples[/bold]
 
@@ -43,10 +64,15 @@ def check(
 
       hubermean check trips.parquet --user rider_id --value fare
     """
+    data = open_query(file, connection)
     with private_run():
-        seen = unsafe_inspection(file, user=user or None, value=value or [])
+        seen = unsafe_inspection(data, user=user or None, value=value or [], **text)
+        trials = [
+            unsafe_trial(data, user=user, value=name, epsilon=epsilon, **text) for name in value or [] if user
+        ]
     if as_json:
         shown = {"private": False, **_replace_non_finite(dataclasses.asdict(seen))}
+        shown["trials"] = [_replace_non_finite(dataclasses.asdict(trial)) for trial in trials]
         typer.echo(json.dumps(shown, indent=2, default=str, allow_nan=False))
         return
     typer.secho(WARNING, fg="red", bold=True)
@@ -62,6 +88,15 @@ def check(
                 ("user means: smallest, 1%, median, 99%, largest", _format_numbers(column.user_means))
             )
         print_table(f"Values of {column.name}", ("", ""), rows)
+        if column.examples:
+            print_table("Unusable values", (column.name, "records"), _format_examples(column.examples))
+            typer.echo(_ADVICE)
+    for trial in trials:
+        print_table(
+            f"What a release of {trial.name} with epsilon = {epsilon:g} would clip, in one trial run",
+            ("", ""),
+            _format_trial(trial),
+        )
 
 
 def _format_counts(seen: UnsafeInspection) -> list[tuple[str, str]]:
@@ -73,6 +108,26 @@ def _format_counts(seen: UnsafeInspection) -> list[tuple[str, str]]:
     if seen.records_per_user is not None:
         counts = ", ".join(f"{number:,}" for number in seen.records_per_user)
         rows.append(("records per user: fewest, median, 90%, 99%, most", counts))
+    return rows
+
+
+def _format_examples(examples: Sequence[tuple[str | None, int]]) -> list[tuple[str, str]]:
+    return [("(missing)" if cell is None else repr(cell), f"{cells:,}") for cell, cells in examples]
+
+
+def _format_trial(trial: UnsafeTrial) -> list[tuple[str, str]]:
+    if trial.refusal is not None:
+        return [("not released", trial.refusal)]
+    rows = [("mean over records, before clipping", _format_numbers((trial.mean,)))]
+    if trial.clipped_users is not None:
+        share = f" ({trial.clipped_users / max(trial.users, 1):.1%})"
+        rows += [
+            (
+                "users whose contribution would be clipped",
+                f"{trial.clipped_users:,} of {trial.users:,}{share}",
+            ),
+            ("mean after clipping, before noise", _format_numbers((trial.clipped_mean,))),
+        ]
     return rows
 
 

@@ -11,7 +11,9 @@ from hubermean.cli.options import (
     DATA,
     AsJson,
     By,
+    Connection,
     Delta,
+    DryRun,
     Epsilon,
     File,
     Key,
@@ -22,25 +24,23 @@ from hubermean.cli.options import (
     Report,
     Timings,
     User,
+    Verbose,
     add_options,
+    check_dry_run,
     check_output,
+    name_source,
     one_of,
+    open_query,
 )
-from hubermean.cli.output import (
-    collect_unrecorded,
-    finish,
-    make_group_arguments,
-    print_result,
-    write_report,
-)
+from hubermean.cli.output import collect_unrecorded, deliver, make_group_arguments
 from hubermean.cli.private_run import private_run
 from hubermean.release.charging import LedgerOptions
 from hubermean.report.file import Destination
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import EngineOptions, TextOptions
 from hubermean.types.request import DEFAULT_NEIGHBORS
 
 
-@add_options("max_records", "n_users", EngineOptions, LedgerOptions)
+@add_options("max_records", "n_users", EngineOptions, TextOptions, LedgerOptions)
 def count(
     file: File,
     user: User,
@@ -66,11 +66,14 @@ def count(
     by: By = None,
     key: Key = None,
     keys: Keys = None,
-    max_groups: MaxGroups = 1,
+    max_groups: MaxGroups = None,
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
+    connection: Connection = None,
+    dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     unsafe_timings: Timings = False,
     **options: Any,
 ) -> None:
@@ -83,11 +86,12 @@ def count(
       hubermean count trips.parquet --user rider_id --epsilon 1 --of records \\
         --by city --delta 1e-6
     """
-    check_output(as_json=as_json, quiet=quiet)
+    check_output(as_json=as_json, quiet=quiet, verbose=verbose)
+    check_dry_run(dry_run, report=report, quiet=quiet)
     destination = None if report is None else Destination.checked(report)
     with private_run(unsafe_timings=unsafe_timings), collect_unrecorded() as lost:
-        result = api.count(
-            file,
+        result = api.count(  # type: ignore[call-overload]  # a dry run has a result of its own
+            open_query(file, connection),
             user=user,
             epsilon=epsilon,
             delta=delta,
@@ -95,10 +99,16 @@ def count(
             value=value or None,
             neighbors=neighbors,
             progress=not (as_json or quiet),
+            dry_run=dry_run,
             **make_group_arguments(file, by, key, keys, max_groups),
             **options,
         )
-    print_result(result, as_json=as_json, quiet=quiet)
-    if destination is not None:
-        write_report(result, destination, source=file, announce=not (as_json or quiet))
-    finish(result, lost)
+    deliver(
+        result,
+        destination=destination,
+        source=name_source(file, connection),
+        lost=lost,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+    )

@@ -74,16 +74,15 @@ def _explain(release: Release, truth: float, *, records: int, saved: str | None)
     def say(words: str, style: str = "") -> None:
         out.print(Text(words, style=style))
 
-    say(f"{records:,} trips of {RIDERS:,} riders in {len(CITIES)} cities. This is {MADE_UP}.\n")
+    say(f"{records:,} trips of {RIDERS:,} riders in {len(CITIES)} cities. This is {MADE_UP}.")
     print_release(release)
     say(
         f"\nTrue mean of all fares: {truth:.2f}. A release never shows it; compare it with the private mean.",
         "bold",
     )
     say(
-        "You provide only the privacy budget; bounds and a contribution bound are estimated with a part of it. Some "
-        "riders took hundreds of trips, but the result hides whether any one rider is in the data. Run it again to see "
-        "fresh noise. Try --epsilon 0.3 for a stronger guarantee."
+        "Some riders took hundreds of trips, but the result hides whether any one rider is in the data. Run it again "
+        "to see fresh noise, or try --epsilon 0.3 for a stronger guarantee."
     )
     if saved is None:
         say("\nNext, save the trips to a file:")

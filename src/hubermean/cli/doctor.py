@@ -14,8 +14,9 @@ import typer
 
 from hubermean._version import __version__
 from hubermean.cli.options import AsJson, Quiet, check_output
-from hubermean.cli.render import console, print_table
+from hubermean.cli.render import console, print_lines, print_table
 from hubermean.errors import InputError
+from hubermean.types.screen import Lines
 
 PACKAGES = (
     "numpy",
@@ -59,7 +60,8 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
         print_table(
             "Checks", ("check", "result"), [(what, "ok" if passed else "FAILED") for what, passed in results]
         )
-        print_table("Versions", ("package", "version"), versions)
+        listed = ", ".join(f"{package} {version}" for package, version in versions)
+        print_lines(Lines((("Versions", listed),)))
         console().print(
             "[green]This machine is ready to release.[/green]"
             if healthy

@@ -25,6 +25,7 @@ from hubermean.types.request import Neighbors as Relation
 ledger = typer.Typer(
     name="ledger",
     no_args_is_help=True,
+    add_completion=False,
     help="Privacy budgets of data sets: every release is charged before it is computed.",
     rich_markup_mode="rich",
 )
@@ -41,6 +42,10 @@ Location = Annotated[
     ),
 ]
 Name = Annotated[str, typer.Option("--dataset", metavar="NAME", help="The data set.")]
+ByWhom = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Who asks, as the ledger shows it; by default the system's user."),
+]
 NameOrAll = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="Only this data set.")]
 
 
@@ -70,6 +75,7 @@ def init(
             rich_help_panel=PRIVACY,
         ),
     ] = "basic",
+    by_whom: ByWhom = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -92,6 +98,7 @@ def init(
             neighbors=neighbors,
             user=user or None,
             composition=composition,
+            by_whom=by_whom,
         )
         opened = book.dataset(dataset)
         if as_json:
@@ -157,6 +164,7 @@ def spend(
             metavar="TEXT", help="What was released.", rich_help_panel="Charge for a release made elsewhere"
         ),
     ] = "",
+    by_whom: ByWhom = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -174,13 +182,15 @@ def spend(
     check_output(as_json=as_json, quiet=quiet)
     with Ledger(location) as book:
         if epsilon is None:
-            if delta or note or neighbors:
+            if delta or note or neighbors or by_whom:
                 raise InputError("a charge needs --epsilon as well (0 if it costs only delta)")
             _show_charges(book, dataset, as_json=as_json, quiet=quiet)
             return
         if dataset is None:
             raise InputError("give the data set to charge with --dataset")
-        budget = book.spend(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors, note=note)
+        budget = book.spend(
+            dataset, epsilon=epsilon, delta=delta, neighbors=neighbors, note=note, by_whom=by_whom
+        )
         if as_json:
             _print_json(budget.to_dict())
         elif quiet:
@@ -320,7 +330,7 @@ def _show_charges(book: Ledger, dataset: str | None, *, as_json: bool, quiet: bo
             str(line["entry"]),
             line["dataset"],
             line["at"][:16].replace("T", " "),
-            *(line[name] for name in ("what", "outcome", "loss", "delta")),
+            *(line[name] for name in ("by_whom", "what", "outcome", "loss", "delta")),
         )
         for line in lines
     ]
@@ -332,7 +342,16 @@ def _show_charges(book: Ledger, dataset: str | None, *, as_json: bool, quiet: bo
         console().print("Nothing has been charged yet.")
         return
     shown = [(row[0], printable(row[1]), *row[2:]) for row in rows[-ROWS_SHOWN:]]
-    headings = ("entry", "data set", "when", "what", "outcome", "loss", "delta")
-    print_table("Charges", headings, shown)
+    headings = ("entry", "data set", "when", "by whom", "what", "outcome", "loss", "delta")
+    # What all rows have in common takes no room.
+    common = {1} if len({row[1] for row in shown}) == 1 else set()
+    common |= {7} if all(row[7] == "0" for row in shown) else set()
+    kept = [position for position in range(len(headings)) if position not in common]
+    title = f"Charges of {shown[0][1]}" if 1 in common else "Charges"
+    print_table(
+        title,
+        [headings[position] for position in kept],
+        [[row[position] for position in kept] for row in shown],
+    )
     if len(rows) > ROWS_SHOWN:
         console().print(f"... and {len(rows) - ROWS_SHOWN:,} earlier charges; --json prints all", style="dim")

@@ -16,7 +16,7 @@ import typer
 from hubermean.cli.wording import flag
 from hubermean.errors import InputError
 from hubermean.mechanisms.registry import REGISTRY
-from hubermean.release.charging import LedgerOptions
+from hubermean.release.charging import ENVIRONMENT, LedgerOptions
 from hubermean.types.options import PublicParameters, describe_fields
 from hubermean.types.request import Neighbors as Relation
 
@@ -27,6 +27,8 @@ LEDGER = "Ledger"
 _TYPES: Mapping[str, Any] = {
     "bounds": tuple[str, str] | None,
     "scale": list[float] | None,
+    "currency": list[str] | None,
+    "null": list[str] | None,
     "resolution": float | None,
     "ledger": str | None,
 }
@@ -37,14 +39,25 @@ _METAVARS = {
     "hostile": "SHARE",
     "memory_limit": "SIZE",
     "engine": "duckdb|spark",
+    "decimal": "MARK",
+    "thousands": "MARK",
+    "currency": "SIGN",
+    "null": "WORD",
+    "delimiter": "CHARACTER",
+    "quote": "CHARACTER",
+    "encoding": "NAME",
     "non_finite": "drop|clamp",
     "ledger": "LEDGER",
     "dataset": "NAME",
     "question": "NAME",
+    "by_whom": "NAME",
 }
 _MORE_HELP = {
     "bounds": " 'none' leaves an end open.",
     "scale": " Repeat for several columns.",
+    "currency": " Repeat for several.",
+    "null": " Repeat for several.",
+    "delimiter": " '\\t' is a tab.",
     "engine": " With spark, FILE may also be the name of a table.",
     "question": " A repeated query costs nothing.",
 }
@@ -104,7 +117,7 @@ def _make_option(options: type, name: str) -> inspect.Parameter:
         help=describe_fields(options).get(name, "").partition(". ")[0].rstrip(".")
         + "."
         + _MORE_HELP.get(name, ""),
-        envvar="HUBERMEAN_LEDGER" if name == "ledger" else None,
+        envvar=ENVIRONMENT.get(name) if options is LedgerOptions else None,
         autocompletion=one_of(values.split("|")) if "|" in values else None,
         rich_help_panel={PublicParameters: PARAMETERS, LedgerOptions: LEDGER}.get(options, DATA),
     )
@@ -141,13 +154,45 @@ def _parse_bounds(given: tuple[str, str] | None) -> tuple[float | None, float | 
     return low, high
 
 
+def open_query(file: str, connection: str | None) -> Any:
+    """Return FILE, or the query that it is where a database is named."""
+    if connection is None:
+        return file
+    from hubermean.ingest.sql import sql
+
+    return sql(file, connection=connection)
+
+
+def name_source(file: str, connection: str | None) -> str:
+    """Return what a report says of the data: no password and no query."""
+    if connection is not None:
+        return "a query of a database"
+    from hubermean.ingest.locations import without_credentials
+
+    return without_credentials(file)
+
+
 def list_mechanisms(*more: str) -> str:
     """Return the sentence that names the mechanisms of the registry."""
     return "One of " + ", ".join(f"'{name}'" for name in (*REGISTRY, *more)) + "."
 
 
 File = Annotated[
-    str, typer.Argument(metavar="FILE", help="Parquet, CSV or JSON lines; a path or a quoted pattern.")
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Parquet, Arrow, CSV, JSON lines or a Delta table: a path, a quoted pattern or s3://... "
+        "With --connection, a query.",
+    ),
+]
+Connection = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Database in which FILE is run as a query: postgresql://... or sqlite:///...",
+        envvar="HUBERMEAN_CONNECTION",
+        rich_help_panel=DATA,
+    ),
 ]
 Epsilon = Annotated[
     float, typer.Option(metavar="NUMBER", help="Privacy budget epsilon.", rich_help_panel=PRIVACY)
@@ -213,10 +258,10 @@ Keys = Annotated[
     ),
 ]
 MaxGroups = Annotated[
-    int,
+    int | None,
     typer.Option(
         metavar="NUMBER",
-        help="Most groups a user counts in. Fewer drop records, more add noise.",
+        help="Most groups a user counts in, by default 1. Fewer drop records, more add noise.",
         rich_help_panel=GROUPS,
     ),
 ]
@@ -226,6 +271,14 @@ Report = Annotated[
         metavar="PAGE.html",
         help="Write the release as an HTML page.",
         rich_help_panel=OUTPUT,
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Check the request and the budget and print what would happen; nothing is read or charged.",
+        rich_help_panel=PRIVACY,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
@@ -240,7 +293,23 @@ Timings = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result.", rich_help_panel=OUTPUT)]
 
 
-def check_output(*, as_json: bool, quiet: bool) -> None:
-    """Refuse --json together with --quiet."""
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", help="Also print the budget breakdown and the parameters.", rich_help_panel=OUTPUT
+    ),
+]
+
+
+def check_output(*, as_json: bool, quiet: bool, verbose: bool = False) -> None:
+    """Refuse more than one of --json, --quiet and --verbose."""
     if as_json and quiet:
         raise InputError("give --json or --quiet, not both")
+    if verbose and (as_json or quiet):
+        raise InputError("--verbose is for the terminal; give it without --json and --quiet")
+
+
+def check_dry_run(dry_run: bool, *, report: str | None, quiet: bool) -> None:
+    """Refuse --dry-run together with output that only a release has."""
+    if dry_run and (report is not None or quiet):
+        raise InputError("a dry run releases nothing; leave --report and --quiet out")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import typer
-from rich.text import Text
 
-from hubermean.cli.render import console, print_release, print_release_table
+from hubermean.cli.render import print_more, print_release, print_table
 from hubermean.errors import InputError, NotRecorded, NotReleased, printable
 from hubermean.ingest.groups import read_group_keys
 from hubermean.report.file import Destination
 from hubermean.report.page import page
+from hubermean.types.dry_run import DryRun
 from hubermean.types.release import Release
 from hubermean.types.release_table import Refusal, ReleaseTable
 
@@ -23,7 +25,7 @@ NOT_WRITTEN = 74  # sysexits' EX_IOERR: released and printed, but the report is 
 
 
 def make_group_arguments(
-    file: str, by: list[str] | None, key: list[str] | None, keys: str | None, max_groups: int
+    file: str, by: list[str] | None, key: list[str] | None, keys: str | None, max_groups: int | None
 ) -> dict[str, Any]:
     """Return the keyword arguments of a release by group, from what was typed."""
     if key and keys is not None:
@@ -38,20 +40,45 @@ def make_group_arguments(
     return {"by": by, "keys": listed, "max_groups": max_groups}
 
 
-def print_result(result: Release | ReleaseTable, *, as_json: bool, quiet: bool) -> None:
-    """Print a result for people, as JSON, or as bare values."""
-    if as_json:
-        typer.echo(result.to_json(indent=2))
-    elif quiet:
-        if isinstance(result, Release):
-            typer.echo("\n".join(map(_format_value, result.values)))
+def deliver(
+    result: Release | ReleaseTable | DryRun,
+    *,
+    destination: Destination | None,
+    source: str,
+    lost: list[str],
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Print a result and write its report; what was charged is written even if nobody reads what is printed."""
+    if isinstance(result, DryRun):
+        if as_json:
+            typer.echo(json.dumps(result.to_dict(), indent=2))
         else:
-            for row in result:
-                typer.echo("\t".join(_format_row(row)))
-    elif isinstance(result, Release):
-        print_release(result)
-    else:
-        print_release_table(result)
+            print_table("Dry run: no record was read, nothing was charged", ("", ""), result.rows())
+        return
+    for_people = not (as_json or quiet)
+    try:
+        if for_people:
+            print_release(result, verbose=verbose)
+        else:
+            text = result.to_json(indent=2) if as_json else _bare(result)
+            typer.echo(text, nl=bool(text))
+        sys.stdout.flush()
+    finally:
+        if destination is not None:
+            _write_report(result, destination, source=source)
+    if for_people:
+        page = "--report page.html" if destination is None else printable(str(destination.path))
+        print_more(f"{'' if verbose else 'Details: --verbose   '}Report: {page}")
+    finish(result, lost)
+
+
+def _bare(result: Release | ReleaseTable) -> str:
+    """Return the values alone, one per line; of a table, one line per group."""
+    if isinstance(result, Release):
+        return "\n".join(map(_format_value, result.values))
+    return "\n".join("\t".join(_format_row(row)) for row in result)
 
 
 @contextlib.contextmanager
@@ -68,7 +95,7 @@ def collect_unrecorded() -> Iterator[list[str]]:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
-def finish(result: Release | ReleaseTable, lost: list[str]) -> None:
+def finish(result: Release | ReleaseTable | DryRun, lost: list[str]) -> None:
     """Exit with an error where the ledger could not record the release, or where every group was refused."""
     if lost:
         typer.echo(f"error: {lost[0]}", err=True)
@@ -88,9 +115,7 @@ def _format_value(value: float) -> str:
     return f"{value:.0f}" if value == int(value) and abs(value) < _LARGEST_WHOLE else repr(value)
 
 
-def write_report(
-    result: Release | ReleaseTable, destination: Destination, *, source: str, announce: bool
-) -> None:
+def _write_report(result: Release | ReleaseTable, destination: Destination, *, source: str) -> None:
     """Write the report after the release is printed, so that a full disk does not lose what was charged."""
     path = printable(str(destination.path))
     try:
@@ -102,5 +127,3 @@ def write_report(
             err=True,
         )
         raise typer.Exit(NOT_WRITTEN) from None
-    if announce:
-        console().print(Text(f"The report is in {path}."), soft_wrap=True)

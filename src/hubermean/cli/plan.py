@@ -25,9 +25,16 @@ from hubermean.cli.options import (
     check_output,
     to_keywords,
 )
-from hubermean.cli.render import console
+from hubermean.cli.render import console, print_more
 from hubermean.errors import printable
-from hubermean.planning.words import format_command, format_title, list_headings, list_notes, list_rows
+from hubermean.planning.words import (
+    format_command,
+    format_title,
+    list_headings,
+    list_notes,
+    list_reasons,
+    list_rows,
+)
 from hubermean.types.request import DEFAULT_NEIGHBORS
 
 _BAR = 6
@@ -80,6 +87,10 @@ def plan(
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Also print why a mechanism cannot serve.", rich_help_panel=OUTPUT),
+    ] = False,
     **options: Any,
 ) -> None:
     """Compare the predicted errors of all mechanisms, without data.
@@ -90,7 +101,7 @@ def plan(
 
       hubermean plan --n-users 500 --epsilon 0.5 --bounds 0 200 --plot plan.svg
     """
-    check_output(as_json=as_json, quiet=quiet)
+    check_output(as_json=as_json, quiet=quiet, verbose=verbose)
     comparison = planning.plan(
         n_users=n_users,
         epsilon=epsilon,
@@ -111,12 +122,12 @@ def plan(
     if quiet:
         typer.echo("none" if comparison.best is None else comparison.best.mechanism)
         return
-    _print(comparison)
+    _print(comparison, verbose=verbose)
     if plot is not None:
         console().print(Text(f"The figure is in {printable(plot)}."))
 
 
-def _print(comparison: planning.Plan) -> None:
+def _print(comparison: planning.Plan, *, verbose: bool) -> None:
     shown = Table(
         box=box.ROUNDED,
         padding=(0, 1, 0, 0),  # the longest names fit into 80 columns
@@ -135,8 +146,11 @@ def _print(comparison: planning.Plan) -> None:
         shown.add_row(*(Text(cell, style=style) for cell in cells))
     out = console()
     out.print(shown)
-    for note in list_notes(comparison):
+    reasons = list_reasons(comparison)
+    for note in [*list_notes(comparison), *(reasons if verbose or comparison.best is None else [])]:
         out.print(Text(note))
+    if reasons and not verbose and comparison.best is not None:
+        print_more("What the others need: --verbose")
     if code := format_command(comparison):
         # As one line, however wide the terminal, so that it can be copied.
         out.print(Text(f"\n{code}", style="bold"), soft_wrap=True)

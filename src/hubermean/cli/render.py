@@ -10,57 +10,73 @@ from rich.table import Table
 from rich.text import Text
 
 from hubermean.errors import printable
-from hubermean.types.formatting import SHOWN
 from hubermean.types.release import Release
 from hubermean.types.release_table import ReleaseTable
+from hubermean.types.screen import WARNING, Lines
+
+GOOD, BAD = "bold green", "bold red"
+_MARGIN = "  "
+_NARROWEST, _WIDEST = 40, 80  # characters of a line
+
+
+class PipeConsole(Console):
+    """A console that leaves a closed pipe to the program, which then ends quietly."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what rich would turn into an exit."""
+        raise BrokenPipeError
 
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console that highlights nothing by itself."""
-    return Console(highlight=False, stderr=stderr)
+    return PipeConsole(highlight=False, stderr=stderr)
 
 
-def print_release(release: Release) -> None:
-    """Print a release as a two-column table; the released numbers stand out."""
-    table = Table(
-        box=box.ROUNDED,
-        show_header=False,
-        title=f"Private {release.statistic}",
-        title_justify="left",
-        title_style="bold",
-    )
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    shown = min(len(release.columns), SHOWN)
-    released = 2 * shown if release.interval_rule is not None else shown
-    for number, (label, text) in enumerate(release.rows()):
-        # Text, not markup: column names may hold square brackets.
-        table.add_row(Text(label), Text(text, style="bold green" if number < released else ""))
-    console().print(table)
+def print_release(release: Release | ReleaseTable, *, verbose: bool = False) -> None:
+    """Print the first screen of a release; with `verbose`, its details as well."""
+    out, screen = console(), release.screen
+    out.print()
+    if screen.title:
+        _print(out, Text(printable(screen.title), style="bold"))
+    if screen.grid is not None:
+        heading, *rows = screen.grid.lines()
+        _print(out, Text(heading, style="dim"))
+        for row in rows:
+            _print(out, Text(row))
+        out.print()
+    _print_lines(out, screen.lines, stands_out=screen.number)
+    if verbose:
+        out.print()
+        _print_lines(out, release.details)
 
 
-def print_release_table(release: ReleaseTable) -> None:
-    """Print the groups as a table, and what holds for all of them below it."""
-    headings, rows = release.shown()
-    table = Table(
-        box=box.ROUNDED, title=f"Private {release.statistic}s", title_justify="left", title_style="bold"
-    )
-    keys = len(release.by)
-    for position, heading in enumerate(headings):
-        table.add_column(Text(heading), overflow="fold", justify="left" if position < keys else "right")
-    for row in rows:
-        table.add_row(
-            *(Text(cell, style="bold green" if position == keys else "") for position, cell in enumerate(row))
-        )
-    console().print(table)
-    if release.more:
-        console().print(Text(f"{release.more}; --json prints all"), style="dim")
-    facts = Table(box=None, show_header=False, pad_edge=False)
-    facts.add_column(style="dim")
-    facts.add_column(overflow="fold")
-    for label, text in release.facts():
-        facts.add_row(Text(label), Text(text))
-    console().print(facts)
+def print_lines(lines: Lines, *, stands_out: str | None = None, style: str = GOOD) -> None:
+    """Print labelled lines, of which one may stand out."""
+    out = console()
+    out.print()
+    _print_lines(out, lines, stands_out=stands_out, style=style)
+
+
+def print_more(text: str) -> None:
+    """Print a line on what else there is, below a release."""
+    out = console()
+    out.print()
+    _print(out, Text(text, style="dim"))
+
+
+def _print_lines(out: Console, lines: Lines, *, stands_out: str | None = None, style: str = GOOD) -> None:
+    """Print labelled lines; Text, not markup, because column names may hold square brackets."""
+    width = min(max(out.width, _NARROWEST), _WIDEST) - 2 * len(_MARGIN)
+    current = ""
+    for label, text in lines.wrapped(width):
+        current = label.strip() or current
+        shown = style if current == stands_out else "yellow" if current == WARNING else ""
+        _print(out, Text.assemble((label, shown or "dim"), (text, shown)))
+
+
+def _print(out: Console, text: Text) -> None:
+    """Print a line as it is, however narrow the terminal."""
+    out.print(Text.assemble(_MARGIN, text), soft_wrap=True)
 
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -25,7 +25,7 @@ from hubermean.data.group_table import GroupKey
 from hubermean.data.user_table import PrivateTable, UserTable
 from hubermean.errors import InputError, parameter
 from hubermean.ingest.schema import ColumnRoles, Schema, ValueColumn
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import EngineOptions, ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,7 +145,7 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def open(self, data: Any, roles: ColumnRoles, options: EngineOptions) -> AbstractContextManager[Source]:
+    def open(self, data: Any, roles: ColumnRoles, options: ReadOptions) -> AbstractContextManager[Source]:
         """Open data and read its schema.
 
         Raises:

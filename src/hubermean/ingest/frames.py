@@ -1,27 +1,29 @@
-"""Data frames, and Parquet files read through Arrow, as Arrow columns; without copying where the frame allows.
+"""Data frames and arrays as Arrow columns; without copying where the frame allows.
 
 The content of a frame is read only when its `read` is called; before that, only its schema is. Arrow, Polars and
-streams declare the types of their columns. pandas infers them from content, so each cell is read by itself
+streams declare the types of their columns. pandas and numpy infer them from content, so each cell is read by itself
 (`pandas_frames`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hubermean.data.arrays import FloatArray
 from hubermean.errors import InputError
-from hubermean.ingest.files import FileSet
-from hubermean.ingest.pandas_frames import convert_keys, convert_values
+from hubermean.ingest.identity import identity_text
+from hubermean.ingest.pandas_frames import convert_cells, convert_keys, convert_values
 from hubermean.ingest.schema import ColumnRoles, missing_column_message
+from hubermean.ingest.text_format import TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MAX_DECIMAL_DIGITS = 38
-"""Digits of a 128-bit decimal, the widest that DuckDB has."""
 
 _SECONDS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}
 
@@ -31,19 +33,26 @@ class ArrowFrame:
     """A data frame whose content has not been read.
 
     Attributes:
-        schema: columns that `read` returns; for pandas, whose types carry no meaning, keys as text and values as
-            doubles.
+        schema: columns that `read` returns; where types carry no meaning, keys as text and values as doubles.
         read: returns the columns, as an object that DuckDB can select from.
         units: columns that hold durations as integers, and the seconds that 1 stands for.
-        once: it is a stream, which cannot be read again.
-        countable: it is a table in memory and not a query, so its number of users depends on no filter.
+        once: what `read` returns is a stream, which can be selected from once.
+        repeatable: `read` can be called again.
+        countable: it is a table in memory or in files and not a query, so its number of users depends on no filter.
+        text: how text in it is written, where columns have no types; None where they have.
+        conversions: SQL of columns that are carried in another type than theirs; see `postgres`.
+        names_declared: names come from a schema; see `Schema`.
     """
 
     schema: pa.Schema
     read: Callable[[], Any]
     units: dict[str, Fraction] = field(default_factory=dict)
     once: bool = False
+    repeatable: bool = True
     countable: bool = True
+    text: TextFormat | None = None
+    conversions: dict[str, str] = field(default_factory=dict)
+    names_declared: bool = False
 
 
 def is_duckdb_relation(data: Any) -> bool:
@@ -53,8 +62,8 @@ def is_duckdb_relation(data: Any) -> bool:
     return duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation)
 
 
-def describe_frame(data: Any, roles: ColumnRoles) -> ArrowFrame:
-    """Return the user, value and group columns of a pandas, Polars or PyArrow object.
+def describe_frame(data: Any, roles: ColumnRoles, text: TextFormat) -> ArrowFrame:
+    """Return the user, value and group columns of a pandas, Polars or PyArrow object, or of arrays of numpy.
 
     Raises:
         InputError: it is no data frame, or a column is missing.
@@ -65,13 +74,15 @@ def describe_frame(data: Any, roles: ColumnRoles) -> ArrowFrame:
 
     names = roles.columns
     if known.is_pandas_dataframe(data):
-        _require_columns(names, list(data.columns))
-        return _describe_pandas(data, roles)
+        _require_columns(names, list(data.columns), "; reset_index() makes a column of an index")
+        return _describe_pandas(data, roles, text)
+    if isinstance(data, np.ndarray) or _is_arrays(data):
+        return describe_arrays(data, roles, text)
     if known.is_polars_lazyframe(data):
         schema = data.collect_schema()
         _require_columns(names, schema.names())
         empty = schema.to_frame().select(names).to_arrow()
-        return _describe_arrow(
+        return describe_arrow(
             empty.schema, lambda: data.select(names).collect().to_arrow(), roles, countable=False
         )
     if known.is_polars_dataframe(data):
@@ -80,55 +91,131 @@ def describe_frame(data: Any, roles: ColumnRoles) -> ArrowFrame:
     if known.is_pyarrow_table(data):
         _require_columns(names, data.column_names)
         chosen = data.select(names)
-        return _describe_arrow(chosen.schema, lambda: chosen, roles)
+        return describe_arrow(chosen.schema, lambda: chosen, roles)
     if isinstance(data, ds.Dataset):
-        _require_columns(names, data.schema.names)
-        schema = pa.schema([data.schema.field(name) for name in names])
-        plain = all(_replacement(one.type, one.name in roles.values) is None for one in schema)
-        scan = (lambda: data) if plain else (lambda: data.scanner(columns=names).to_reader())
-        return _describe_arrow(schema, scan, roles, countable=False)
+        return describe_dataset(data, roles)
     if isinstance(data, pa.RecordBatchReader):
         reader = data
     elif hasattr(data, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(data)
     else:
         raise InputError(
-            "data must be a path, hubermean.sql(...), or a pandas, Polars, PyArrow or DuckDB frame, "
-            f"not {type(data).__name__}"
+            "data must be a path, hubermean.sql(...), a pandas, Polars, PyArrow or DuckDB frame, or numpy arrays with "
+            f"names, not {type(data).__name__}"
         )
     _require_columns(names, reader.schema.names)
     schema = pa.schema([reader.schema.field(name) for name in names])
-    return _describe_arrow(schema, lambda: reader, roles, once=True, countable=False)
+    return describe_arrow(schema, lambda: reader, roles, once=True, repeatable=False, countable=False)
 
 
-def _require_columns(names: Sequence[str], existing: Sequence[Any]) -> None:
+def describe_dataset(data: Any, roles: ColumnRoles, *, names_declared: bool = False) -> ArrowFrame:
+    """Return the columns of a dataset of PyArrow, which may have a filter."""
+    import pyarrow as pa
+
+    names = roles.columns
+    _require_columns(names, data.schema.names)
+    schema = pa.schema([data.schema.field(name) for name in names])
+    plain = all(_replacement(one.type, one.name in roles.values) is None for one in schema)
+    scan = (lambda: data) if plain else (lambda: data.scanner(columns=names).to_reader())
+    return describe_arrow(schema, scan, roles, countable=False, names_declared=names_declared)
+
+
+def _require_columns(names: Sequence[str], existing: Sequence[Any], advice: str = "") -> None:
     for name in names:
         if name not in existing:
-            raise InputError(missing_column_message(name))
+            raise InputError(missing_column_message(name) + advice)
         if list(existing).count(name) > 1:
             raise InputError(f"there are several columns {name!r}; give each column its own name")
 
 
-def _describe_pandas(data: Any, roles: ColumnRoles) -> ArrowFrame:
+def _describe_pandas(data: Any, roles: ColumnRoles, text: TextFormat) -> ArrowFrame:
     import pyarrow as pa
 
-    keys = [*roles.users, *roles.groups]
+    def read() -> pa.Table:
+        keys = {name: convert_keys(data[name]) for name in (*roles.users, *roles.group_columns)}
+        values = {name: pa.array(convert_values(data[name], text)) for name in roles.values}
+        return pa.table(keys | values)
+
+    return ArrowFrame(schema=untyped_schema(roles), read=read, text=text)
+
+
+def untyped_schema(roles: ColumnRoles) -> pa.Schema:
+    """Return the schema of columns whose types carry no meaning: keys as text, values as doubles."""
+    import pyarrow as pa
+
+    kinds = dict.fromkeys((*roles.users, *roles.group_columns), pa.large_string())
+    return pa.schema(kinds | dict.fromkeys(roles.values, pa.float64()))
+
+
+def describe_arrays(data: Any, roles: ColumnRoles, text: TextFormat) -> ArrowFrame:
+    """Return the columns of a structured array, or of a mapping from names to arrays of one dimension.
+
+    As in pandas, types of numpy follow from content, so each cell is read by itself.
+    """
+    import pyarrow as pa
+
+    if isinstance(data, np.ndarray):
+        if data.dtype.names is None or data.ndim != 1:
+            raise InputError(
+                "a numpy array needs names of columns; pass a mapping such as {'rider': riders, 'fare': fares}, or a "
+                "structured array"
+            )
+        _require_columns(roles.columns, data.dtype.names)
+    else:
+        _require_columns(roles.columns, list(data))
+    columns = {name: _as_array(data[name]) for name in roles.columns}
+    if len({column.shape for column in columns.values()}) > 1 or any(
+        one.ndim != 1 for one in columns.values()
+    ):
+        raise InputError("the columns must be arrays of one dimension and of the same length")
 
     def read() -> pa.Table:
-        columns = {name: convert_keys(data[name]) for name in keys}
-        return pa.table(columns | {name: pa.array(convert_values(data[name])) for name in roles.values})
+        keys = {name: _array_keys(columns[name]) for name in (*roles.users, *roles.group_columns)}
+        values = {name: pa.array(_array_values(columns[name], text)) for name in roles.values}
+        return pa.table(keys | values)
 
-    kinds = dict.fromkeys(keys, pa.large_string()) | dict.fromkeys(roles.values, pa.float64())
-    return ArrowFrame(schema=pa.schema(kinds), read=read)
+    return ArrowFrame(schema=untyped_schema(roles), read=read, text=text)
 
 
-def _describe_arrow(
+def _is_arrays(data: Any) -> bool:
+    return isinstance(data, Mapping) and all(isinstance(column, np.ndarray) for column in data.values())
+
+
+def _as_array(column: NDArray[Any]) -> NDArray[Any]:
+    if isinstance(column, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(column.astype(object), None))
+    return column.astype(column.dtype.newbyteorder("="), copy=False)
+
+
+def _array_keys(column: NDArray[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    if column.dtype.kind in "biuf" and column.dtype.itemsize <= 8 and column.dtype != np.float16:
+        return pa.array(column, from_pandas=True)
+    return pa.array([identity_text(cell) for cell in _array_cells(column)], type=pa.large_string())
+
+
+def _array_values(column: NDArray[Any], text: TextFormat) -> FloatArray:
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    return convert_cells(_array_cells(column), text)
+
+
+def _array_cells(column: NDArray[Any]) -> list[Any]:
+    if column.dtype.kind in "mM" and np.datetime_data(column.dtype)[0] not in ("D", "s", "ms", "us"):
+        column = column.astype(f"{column.dtype.kind}8[us]")  # nanoseconds would become integers
+    return list(column.tolist())
+
+
+def describe_arrow(
     schema: pa.Schema,
     read: Callable[[], Any],
     roles: ColumnRoles,
     *,
     once: bool = False,
+    repeatable: bool = True,
     countable: bool = True,
+    names_declared: bool = False,
 ) -> ArrowFrame:
     """Replace types whose conversion by DuckDB fails for some values; the type alone decides."""
     import pyarrow as pa
@@ -141,8 +228,17 @@ def _describe_arrow(
         other = _replacement(one.type, one.name in roles.values)
         if other is not None:
             replaced[one.name] = other
+    frame = ArrowFrame(
+        schema=schema,
+        read=read,
+        units=units,
+        once=once,
+        repeatable=repeatable,
+        countable=countable,
+        names_declared=names_declared,
+    )
     if not replaced:
-        return ArrowFrame(schema=schema, read=read, units=units, once=once, countable=countable)
+        return frame
     plain = pa.schema([pa.field(one.name, replaced.get(one.name, one.type)) for one in schema])
 
     def convert() -> Any:
@@ -151,7 +247,7 @@ def _describe_arrow(
             return _cast(data, plain)
         return pa.RecordBatchReader.from_batches(plain, _cast_batches(data, plain))
 
-    return ArrowFrame(schema=plain, read=convert, units=units, once=once, countable=countable)
+    return replace(frame, schema=plain, read=convert)
 
 
 def _cast_batches(reader: pa.RecordBatchReader, plain: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -187,60 +283,3 @@ def _replacement(kind: pa.DataType, is_value: bool) -> pa.DataType | None:
             "a column has type decimal256, which DuckDB cannot read; convert it to decimal128 or text"
         )
     return None
-
-
-def stream_parquet(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
-    """Return the columns of Parquet files as a stream of Arrow batches, for files with text that is no UTF-8.
-
-    DuckDB rejects a whole Parquet file for one such text. Arrow passes it on, and DuckDB then treats it as the bytes it
-    consists of: an identity without a name that can be shown. This is slower, so it is used only if DuckDB fails. As in
-    DuckDB, names that differ only in case are one column.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    stored = [{name.lower(): name for name in pq.read_schema(path).names} for path in files.paths]
-    found: dict[str, pa.DataType] = {}
-    for path, names in zip(files.paths, stored, strict=True):
-        schema = pq.read_schema(path)
-        for role in roles.columns:
-            if role not in found and role.lower() in names:
-                found[role] = _stored_type(schema.field(names[role.lower()]).type)
-    schema = pa.schema([(role, found[role]) for role in roles.columns])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for path, names in zip(files.paths, stored, strict=True):
-            own = [names[role.lower()] for role in roles.columns if role.lower() in names]
-            with pq.ParquetFile(path) as parquet:
-                for batch in parquet.iter_batches(columns=own):
-                    yield _select_columns(batch, names, schema)
-
-    return ArrowFrame(
-        schema=schema, read=lambda: pa.RecordBatchReader.from_batches(schema, batches()), once=True
-    )
-
-
-def _select_columns(batch: pa.RecordBatch, names: dict[str, str], schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    columns: list[Any] = []
-    for one in schema:
-        if one.name.lower() not in names:
-            columns.append(pa.nulls(batch.num_rows, one.type))
-            continue
-        column = batch.column(names[one.name.lower()])
-        columns.append(column if column.type == one.type else column.cast(one.type))
-    return pa.record_batch(columns, schema=schema)
-
-
-def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that is stored; Arrow restores types that Parquet does not have, DuckDB does not."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_duration(kind):
-        return pa.int64()
-    if pa.types.is_decimal(kind) and kind.precision <= MAX_DECIMAL_DIGITS:
-        return pa.decimal128(kind.precision, kind.scale)
-    return pa.float32() if pa.types.is_float16(kind) else kind

@@ -15,8 +15,9 @@ from hubermean.errors import InputError, parameter
 from hubermean.ingest.engine import IDENTITY_SEPARATOR, PublicGroups, build_user_table, mask_engine_errors
 from hubermean.ingest.files import FileSet, is_utf8
 from hubermean.ingest.identity import identity_text, is_displayable
+from hubermean.ingest.periods import GroupColumn
 from hubermean.ingest.schema import ColumnRoles, ValueColumn
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,14 +68,17 @@ def read_group_keys(path: str, by: Sequence[str], *, data: str | None = None) ->
         raise InputError(
             "the data cannot define which groups are public; pass another file to --keys, or set --delta"
         )
-    with open_source(path, ColumnRoles(users=(), groups=by), EngineOptions(threads=1)) as source:
+    # As users: the column "month(date)" of such a file has the names of months.
+    with open_source(path, ColumnRoles(users=by), ReadOptions(threads=1)) as source:
         if set(source.schema.types) != set(by):
             raise InputError(
                 f"a file of public groups must have the columns {', '.join(by)} and no other; write one that lists "
                 "each group once"
             )
         for name in by:
-            source.schema.check_group(name)
+            source.schema.check_user(name)
+            if not GroupColumn.parse(name).period:
+                source.schema.check_group(name)
 
         def read_identities() -> list[tuple[str | None, ...]]:
             with source.open() as rows:
@@ -94,10 +98,12 @@ def read_group_keys(path: str, by: Sequence[str], *, data: str | None = None) ->
 def _is_among(files: FileSet, data: str) -> bool:
     """Whether one of the files is a file of the data, under any name."""
     try:
-        found = FileSet.find(data).paths
+        found = FileSet.find(data)
     except InputError:  # the name of a table, or a missing file, which is reported when it is read
         return False
-    return any(os.path.samefile(one, other) for one in files.paths for other in found)
+    if files.filesystem is not None or found.filesystem is not None:
+        return bool({*map(files.shown, files.paths)} & {*map(found.shown, found.paths)})
+    return any(os.path.samefile(one, other) for one in files.paths for other in found.paths)
 
 
 def _to_list(given: Any) -> list[Any]:

@@ -71,6 +71,18 @@ def escape_bytes(text: str) -> str:
     return re.sub("[\udc80-\udcff]", lambda found: chr(_ESCAPE_BASE + ord(found.group()) - 0xDC00), text)
 
 
+def escape_invalid(text: str) -> str:
+    """Return a text that was decoded with `surrogateescape`, with invalid bytes escaped.
+
+    The bytes of characters that would be read as escaped bytes are escaped as well.
+    """
+    if ESCAPED_BYTES.search(text):
+        text = ESCAPED_BYTES.sub(
+            lambda letter: letter.group().encode().decode("ascii", errors="surrogateescape"), text
+        )
+    return escape_bytes(text)
+
+
 def is_displayable(text: str | None) -> bool:
     """Whether an identity can be shown; one with escaped bytes cannot."""
     return text is not None and ESCAPED_BYTES.search(text) is None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
+from hubermean.errors import InputError, parameter
 from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.source import open_source
 from hubermean.ingest.engine import mask_engine_errors
 from hubermean.ingest.schema import ColumnRoles, KeyColumn, Schema, ValueColumn, alias_keys, require_keys
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import ReadOptions, TextKeywords
 from hubermean.types.request import column_names
+
+_EXAMPLES, _EXAMPLE_LENGTH = 8, 60
+_KEPT = "inspected"  # the records of a stream, which can be selected from once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +32,19 @@ class UnsafeInspection:
 
 @dataclass(frozen=True, kw_only=True)
 class UnsafeColumn:
+    """Statistics of a value column.
+
+    Attributes:
+        unusable: how many records of users have no usable value.
+        examples: the most frequent cells among them as they are written, each with its number of records; a missing
+            cell is None.
+        minimum, median, maximum: of the usable values.
+        user_means: smallest, 1%, median, 99% and largest mean of a user.
+    """
+
     name: str
     unusable: int
+    examples: tuple[tuple[str | None, int], ...]
     minimum: float | None
     median: float | None
     maximum: float | None
@@ -37,17 +52,27 @@ class UnsafeColumn:
 
 
 def unsafe_inspection(
-    data: Any, *, user: str | Sequence[str] | None, value: Sequence[str]
+    data: Any, *, user: str | Sequence[str] | None, value: Sequence[str], **text: Unpack[TextKeywords]
 ) -> UnsafeInspection:
-    """Return columns, counts and ranges of `data`. Not private."""
+    """Return columns, counts, ranges and unusable cells of `data`, written as `text` says. Not private."""
     users = [] if user is None else column_names(user, "user")
-    with open_source(data, ColumnRoles(users=users, values=list(value)), EngineOptions()) as source:
+    with open_source(data, ColumnRoles(users=users, values=list(value)), ReadOptions(**text)) as source:
+        if not source.schema.types:
+            raise InputError(
+                f"give {parameter('user')} and {parameter('value')}: only columns that are named are read"
+            )
         for name in users:
             source.schema.check_user(name)
         values = [source.schema.value_column(name, resolution=None, clamp_infinities=False) for name in value]
 
         def inspect() -> UnsafeInspection:
             with source.open() as rows:
+                if rows.once:
+                    assert rows.connection is not None
+                    rows.connection.execute(
+                        f"CREATE TEMP TABLE {_KEPT} AS SELECT * FROM {rows.name}"
+                    ).fetchall()
+                    rows = replace(rows, name=_KEPT, once=False)
                 return _inspect_rows(rows, users, values, source.schema)
 
         return mask_engine_errors(
@@ -90,6 +115,12 @@ def _inspect_column(
         f"max(its_value) FILTER (isfinite(its_value)) "
         f"FROM (SELECT {number} AS its_value FROM {rows.name} WHERE {has_user})"
     ).fetchall()[0]
+    cell = f"CAST({rows.schema.dialect.quote(value.name)} AS VARCHAR)"
+    examples = rows.run(
+        f"SELECT cell, count(*) AS cells FROM "
+        f"(SELECT {cell} AS cell, {number} AS its_value FROM {rows.name} WHERE {has_user}) "
+        f"WHERE its_value IS NULL OR NOT isfinite(its_value) GROUP BY cell ORDER BY cells DESC, cell LIMIT {_EXAMPLES}"
+    ).fetchall()
     means = None
     if users:
         selected, names = alias_keys(users, "user")
@@ -102,6 +133,7 @@ def _inspect_column(
     return UnsafeColumn(
         name=value.name,
         unusable=unusable,
+        examples=tuple((None if cell is None else cell[:_EXAMPLE_LENGTH], cells) for cell, cells in examples),
         minimum=minimum,
         median=median,
         maximum=maximum,

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hubermean.data.arrays import FloatArray
 from hubermean.ingest.duckdb.dialect import parse_numbers
 from hubermean.ingest.identity import identity_text
+from hubermean.ingest.text_format import TRIMMED, TextFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,18 +50,18 @@ def convert_keys(series: Any) -> pa.Array | pa.ChunkedArray:
     return pa.array([identity_text(cell) for cell in _cells(series)], type=pa.large_string())
 
 
-def convert_values(series: Any) -> FloatArray:
-    """Return doubles; NaN for a cell that is no number; durations in seconds."""
+def convert_values(series: Any, text: TextFormat) -> FloatArray:
+    """Return doubles; NaN for a cell that is no number; durations in seconds; texts as `text` says."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype):
-        of_categories = np.append(convert_values(series.cat.categories.to_series()), np.nan)
+        of_categories = np.append(convert_values(series.cat.categories.to_series(), text), np.nan)
         return np.asarray(of_categories[series.cat.codes.to_numpy()])  # the code of a missing cell is -1
     if _number_kind(series.dtype) is not None:
         return _as_floats(series)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "m":
         return _seconds(series.to_numpy())
-    return _cell_values(_cells(series))
+    return convert_cells(_cells(series), text)
 
 
 def _cells(series: Any) -> list[Any]:
@@ -126,7 +127,8 @@ def _seconds(durations: NDArray[Any]) -> FloatArray:
     return np.where(np.isnat(durations), np.nan, seconds * step)
 
 
-def _cell_values(cells: Sequence[Any]) -> FloatArray:
+def convert_cells(cells: Sequence[Any], text: TextFormat) -> FloatArray:
+    """Return doubles for Python objects, each read by itself; see `convert_values`."""
     values = np.full(len(cells), np.nan)
     texts: dict[str, list[int]] = {}
     for place, cell in enumerate(cells):
@@ -138,8 +140,10 @@ def _cell_values(cells: Sequence[Any]) -> FloatArray:
             texts.setdefault(str.__str__(cell), []).append(place)
         else:
             values[place] = _number(cell)
+    texts = {one: places for one, places in texts.items() if one.strip(TRIMMED) not in text.null}
     if texts:
-        for places, value in zip(texts.values(), parse_numbers(list(texts)).tolist(), strict=True):
+        numbers = parse_numbers(list(texts), text.numbers).tolist()
+        for places, value in zip(texts.values(), numbers, strict=True):
             values[places] = value
     return values
 

@@ -46,8 +46,8 @@ def user_table(
     """Group `data` by user in exact integers.
 
     Args:
-        data: a path or glob (Parquet, CSV, JSON lines), `hubermean.sql(...)`, or a pandas, Polars, PyArrow,
-            DuckDB or PySpark frame.
+        data: a path, glob or URI (Parquet, Arrow, CSV, JSON lines, a Delta table), `hubermean.sql(...)`, a pandas,
+            Polars, PyArrow, DuckDB or PySpark frame, or numpy arrays by name.
         user: the column or columns that identify a user.
         value: the column or columns to sum; None counts records only.
         records: also count unusable records, which `replace-values` needs.
@@ -73,7 +73,7 @@ def user_table(
     >>> sorted(zip(users.counts.tolist(), users.means.ravel().tolist()))
     [(1, 30.0), (2, 12.0)]
     """
-    check_keywords("user_table", options, ReadOptions)
+    check_keywords(user_table, options, ReadOptions)
     request = ReadRequest(
         user=column_names(user, "user"),
         value=[] if value is None else column_names(value, "value"),
@@ -156,6 +156,13 @@ class OpenedData:
     def limits(self) -> tuple[Fraction, ...]:
         """Per value column, the largest magnitude that its encoding can hold."""
         return tuple(value.encoding.limit for value in self.values)
+
+    @property
+    def advice(self) -> str:
+        """What to check where too few values are usable; empty where types are declared."""
+        if self.source.schema.text is None or not self.values:
+            return ""
+        return f"check the number format ({parameter('decimal')}, {parameter('thousands')}, {parameter('currency')})"
 
     @property
     def countable(self) -> bool:

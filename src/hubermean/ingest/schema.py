@@ -6,6 +6,7 @@ The declared type alone decides how a column is read, never its content nor the 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +15,16 @@ from typing import Any, Protocol
 
 from hubermean.data.encoding import BINARY, Encoding, whole_numbers, wide_decimal
 from hubermean.errors import InputError
+from hubermean.ingest.periods import PERIODS, TEXT_KINDS, TIME_KINDS, GroupColumn
+from hubermean.ingest.text_format import NumberFormat, TextFormat
 
 _INTEGERS = {"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger"}
 _WIDE_INTEGERS = {"ubigint", "hugeint", "uhugeint"}
 _FLOATS = {"float", "double"}
-_TEXT = {"varchar", "json"}
 JSON_TOKEN = "json token"
 """The type of a JSON value in its written form: text in quotation marks, numbers without."""
 _NULL = "null"  # a column without any value
-# No timestamps: hardly two records share one, and engines fail to read some of them.
+# Of timestamps only periods: hardly two records share one, and engines fail to read some of them.
 _GROUPS = (
     _INTEGERS | _WIDE_INTEGERS | {"varchar", "uuid", "boolean", "decimal", "enum", "date", JSON_TOKEN, _NULL}
 )
@@ -52,13 +54,23 @@ class ColumnRoles:
 
     @property
     def columns(self) -> list[str]:
-        """All columns of the three roles."""
-        return [*self.users, *self.values, *self.groups]
+        """All columns of the three roles; a column of which several periods are groups is one."""
+        return [*self.users, *self.values, *self.group_columns]
+
+    @property
+    def group_columns(self) -> list[str]:
+        """The columns that groups are made of: `date` for "month(date)"."""
+        return list(dict.fromkeys(GroupColumn.parse(name).column for name in self.groups))
 
     def check_distinct(self) -> None:
         """Raise InputError if a column has two roles."""
         seen: dict[str, str] = {}
-        for role, names in (("user", self.users), ("value", self.values), ("by", self.groups)):
+        periods = [name for name in self.groups if GroupColumn.parse(name).period]
+        plain = [name for name in self.groups if name not in periods]
+        if len(set(periods)) != len(periods):
+            raise InputError("a group is named twice; name two different ones")
+        own = [name for name in self.group_columns if name not in plain]
+        for role, names in (("user", self.users), ("value", self.values), ("by", [*plain, *own])):
             for name in names:
                 if name in seen:
                     raise InputError(
@@ -85,6 +97,9 @@ class Dialect(Protocol):
     def quote(self, name: str) -> str:
         """The name of a column, quoted."""
 
+    def quote_text(self, text: str) -> str:
+        """A text, quoted."""
+
     def has_key(self, column: str, *, floating: bool) -> str:
         """The condition that a cell identifies a user or a group; null and NaN do not."""
 
@@ -95,8 +110,20 @@ class Dialect(Protocol):
         column itself.
         """
 
-    def parse_number(self, column: str) -> str:
-        """Text as a double; null if it is no number."""
+    def json_token(self, column: str) -> str:
+        """A value of JSON as it is written."""
+
+    def parse_number(self, column: str, numbers: NumberFormat) -> str:
+        """Text as a double; null if it is no number in that format."""
+
+    def to_date(self, column: str, kind: str) -> str:
+        """The day of a date, of a point in time (in UTC), or of a text by ISO 8601; null without one."""
+
+    def period_number(self, date: str, period: str) -> str:
+        """The integer that stands for the period of a date; see `periods`."""
+
+    def period_name(self, number: str, period: str) -> str:
+        """The name of a period, from its integer."""
 
     def to_double(self, column: str, kind: str) -> str:
         """A value as a double; a duration in seconds."""
@@ -184,7 +211,9 @@ class Schema:
     Attributes:
         types: declared type of each column.
         dialect: the SQL of the engine.
-        text_values: text columns may hold numbers (formats without types).
+        text: how text is written, for formats without types, whose columns of text may hold numbers and dates; None
+            where types are declared.
+        null: texts that stand for a missing cell.
         names_declared: names come from a schema and may be shown. Otherwise they may be somebody's record: the first
             line of a file without a header, or what a data frame took its names from.
         units: durations that are stored as integers, and the seconds that 1 stands for.
@@ -192,7 +221,8 @@ class Schema:
 
     types: Mapping[str, Any]
     dialect: Dialect
-    text_values: bool = False
+    text: TextFormat | None = None
+    null: tuple[str, ...] = ()
     names_declared: bool = False
     units: Mapping[str, Fraction] | None = None
 
@@ -212,7 +242,20 @@ class Schema:
 
     def check_group(self, name: str) -> None:
         """Raise InputError for a column that cannot name groups."""
-        if self.require_column(name).id not in _GROUPS:
+        group = GroupColumn.parse(name)
+        kind = self.require_column(group.column).id
+        if group.period:
+            if self.text is None and kind not in TIME_KINDS:
+                raise InputError(
+                    f"column {group.column!r} has type {type_name(self.types[group.column])} and has no "
+                    f"{group.period}; use a column of dates or timestamps"
+                )
+        elif kind in TIME_KINDS and kind != "date":
+            raise InputError(
+                f"column {name!r} has type {type_name(self.types[name])}, in which hardly two records are equal; group "
+                f"by month({name}), or by its day, week, quarter or year"
+            )
+        elif kind not in _GROUPS:
             raise InputError(
                 f"column {name!r} has type {type_name(self.types[name])} and cannot name groups; "
                 "use a column of integers, text, booleans or dates"
@@ -223,7 +266,15 @@ class Schema:
 
         The message does not quote the text: public groups may come from a file, which may be the wrong one.
         """
-        kind = self.require_column(name).id
+        group = GroupColumn.parse(name)
+        kind = self.require_column(group.column).id
+        if group.period:
+            if not re.fullmatch(PERIODS[group.period].pattern, text, re.ASCII):
+                raise InputError(
+                    f"group {number} of keys is no {group.period}; write keys like "
+                    f"{PERIODS[group.period].example!r}"
+                )
+            return
         pattern = _IDENTITY_PATTERNS.get("integer" if kind in _INTEGERS | _WIDE_INTEGERS else kind)
         if pattern is not None and not re.fullmatch(pattern, text, re.ASCII):
             raise InputError(
@@ -232,18 +283,47 @@ class Schema:
             )
 
     def key_column(self, name: str) -> KeyColumn:
-        """Decide how to read a column that identifies users or groups."""
+        """Decide how to read a column that identifies users, or groups other than periods."""
         declared, write = self.require_column(name), self.dialect
         column, kind = write.quote(name), declared.id
         scale = dict(declared.children)["scale"] if kind == "decimal" else 0
         expression = write.identity(column, kind, scale=scale) if kind == JSON_TOKEN else column
         kind = "varchar" if kind == JSON_TOKEN else kind
-        return KeyColumn(
-            expression=expression,
+
+        def identity(selected: str) -> str:
+            return write.identity(selected, kind, scale=scale)
+
+        def present(selected: str) -> str:
             # Data frames write a missing integer id as NaN.
-            present=lambda selected: write.has_key(selected, floating=kind in _FLOATS),
-            identity=lambda selected: write.identity(selected, kind, scale=scale),
+            has_key = write.has_key(selected, floating=kind in _FLOATS)
+            return f"({has_key} AND {self._is_no_null(identity(selected))})" if self.null else has_key
+
+        return KeyColumn(expression=expression, present=present, identity=identity)
+
+    def group_column(self, name: str) -> KeyColumn:
+        """Decide how to read a column that names groups, or whose periods do ("month(date)")."""
+        group, write = GroupColumn.parse(name), self.dialect
+        if not group.period:
+            return self.key_column(name)
+        kind = self.require_column(group.column).id
+        cell = write.quote(group.column)
+        if self.null or kind not in TIME_KINDS:
+            key = self.key_column(group.column)
+            cell = key.expression
+            if kind not in TIME_KINDS:  # cells without a type are read as the text that they would be
+                cell, kind = key.identity(cell), "varchar"
+            if self.null:
+                cell = f"CASE WHEN {key.present(key.expression)} THEN {cell} END"
+        period = group.period
+        return KeyColumn(
+            expression=write.period_number(write.to_date(cell, kind), period),
+            present=lambda selected: write.has_key(selected, floating=False),
+            identity=lambda selected: write.period_name(selected, period),
         )
+
+    def _is_no_null(self, text: str) -> str:
+        words = ", ".join(map(self.dialect.quote_text, self.null))
+        return f"{text} NOT IN ({words})"
 
     def value_column(self, name: str, *, resolution: Fraction | None, clamp_infinities: bool) -> ValueColumn:
         """Decide how to read a value column."""
@@ -251,14 +331,19 @@ class Schema:
         kind = declared.id
         write = self.dialect
         column = write.quote(name)
-        if self.text_values and kind in _TEXT:
-            kind, column = "double", write.parse_number(column)
+        if self.text is not None and kind in TEXT_KINDS | {JSON_TOKEN}:
+            kind, column = "double", self._parse_value(column, kind)
         if kind == _NULL:
             kind = "double"
         if kind not in _INTEGERS | _WIDE_INTEGERS | _FLOATS | {"boolean", "decimal", "interval"}:
             raise InputError(
                 f"column {name!r} has type {type_name(declared)}, which has no mean; "
                 "use a column of integers, floats, decimals, booleans or durations"
+            )
+        if self.null:
+            scale = dict(declared.children)["scale"] if kind == "decimal" else 0
+            column = (
+                f"CASE WHEN {self._is_no_null(write.identity(column, kind, scale=scale))} THEN {column} END"
             )
         unit = (self.units or {}).get(name)
         number = write.to_double(column, kind)
@@ -282,6 +367,21 @@ class Schema:
         floats = encoding == BINARY and kind in _FLOATS and not clamp_infinities
         return ValueColumn(name=name, number=number, encoding=encoding, parts=parts, floats=floats)
 
+    def _parse_value(self, column: str, kind: str) -> str:
+        """Return a cell of text as a double; of JSON, only texts are written in the caller's format."""
+        assert self.text is not None
+        write, numbers = self.dialect, self.text.numbers
+        if kind == JSON_TOKEN:
+            token = write.json_token(column)
+            texts = write.parse_number(f"nullif({write.identity(column, kind, scale=0)}, '')", numbers)
+            plain = write.parse_number(token, NumberFormat())
+            number = f"CASE WHEN starts_with({token}, '\"') THEN {texts} ELSE {plain} END"
+        else:
+            number = write.parse_number(column, numbers)
+        if not self.null or kind == JSON_TOKEN:
+            return number
+        return f"CASE WHEN {self._is_no_null(f'trim({column})')} THEN {number} END"
+
     def _decimal(
         self, column: str, number: str, shape: Mapping[str, int]
     ) -> tuple[Encoding, tuple[Part, ...]]:
@@ -300,7 +400,11 @@ class Schema:
 def missing_column_message(name: str, declared: Sequence[str] = ()) -> str:
     """Return the error message for a missing column; it lists the columns only if a schema declares their names."""
     if declared:
-        return f"there is no column {name!r}; the columns are: {', '.join(declared[:40])}"
+        if "," in name and {part.strip() for part in name.split(",")} <= set(declared):
+            return f"there is no column {name!r}; name each column by itself"
+        near = difflib.get_close_matches(name, declared, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        return f"there is no column {name!r}; {meant}the columns are: {', '.join(declared[:40])}"
     return f"there is no column {name!r}; check its spelling, and that the data have a header"
 
 

@@ -97,6 +97,8 @@ def vectors(data: str | os.PathLike[str], *, user: str, value: str, length: int 
     files = FileSet.find(data)
     if files.kind != "parquet":
         raise InputError("vectors are read from Parquet files; write the data as Parquet first")
+    if files.filesystem is not None:
+        raise InputError("vectors are read from local files; copy them to this machine first")
     types = _read_types(files.paths[0], user, value)
     declared = _declared_length(types[1], value)
     if declared is None and length is None:

@@ -27,6 +27,12 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         return Cost(loss=total_of(self.loss, other.loss), delta=total_of(self.delta, other.delta))
 
+    def __sub__(self, other: Cost) -> Cost:
+        """The exact difference; LedgerDamaged where an amount would be negative."""
+        if not other.within(self):
+            raise LedgerDamaged("more is given back than was charged")
+        return other.left_of(self)
+
     def within(self, limit: Cost) -> bool:
         """Whether neither amount exceeds a limit."""
         return self.loss <= limit.loss and self.delta <= limit.delta

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -22,7 +23,16 @@ from hubermean.accounting.arguments import round_down
 from hubermean.accounting.budget import PrivacyCost, not_above
 from hubermean.accounting.concentrated import largest_rho
 from hubermean.errors import InputError, parameter
-from hubermean.ledger.amounts import Cost, as_written, exponential, half_of, product, total_of, upward
+from hubermean.ledger.amounts import (
+    NOTHING,
+    Cost,
+    as_written,
+    exponential,
+    half_of,
+    product,
+    total_of,
+    upward,
+)
 from hubermean.types.formatting import one_sided
 from hubermean.types.request import Neighbors
 
@@ -44,6 +54,27 @@ class Composition(ABC):
     @abstractmethod
     def cost(self, privacy_cost: PrivacyCost, changes: int) -> Cost:
         """Return the cost of a release whose neighbors are `changes` steps from those of the data set."""
+
+    def cost_of_part(self, whole: PrivacyCost, part: PrivacyCost, changes: int) -> Cost:
+        """Return what a release that was charged the whole costs if only a part of it was used; never more.
+
+        In the unit of the charge, and with the delta of the changes at the epsilon of the whole
+        (proofs/ledger.md, Lemma 8).
+        """
+        charged = self.cost(whole, changes)
+        if not (part.epsilon or part.delta or part.rho):
+            return NOTHING
+        if not self._in_one_unit(whole, part):
+            return charged
+        loss, delta = (
+            self.cost(part, changes).loss,
+            self.cost(replace(whole, delta=part.delta), changes).delta,
+        )
+        return Cost(loss=min(loss, charged.loss), delta=min(delta, charged.delta))
+
+    def _in_one_unit(self, whole: PrivacyCost, part: PrivacyCost) -> bool:
+        """Whether the part is stated in the unit that the whole was charged in."""
+        return True
 
     @abstractmethod
     def epsilon_left(self, left: Cost) -> Decimal:
@@ -112,6 +143,9 @@ class Concentrated(Composition):
         # epsilon-DP is epsilon^2/2-zCDP (Bun & Steinke 2016), and no divergence is above epsilon.
         rho = min(upward(Fraction(epsilon) ** 2 / 2), epsilon)
         return Cost(loss=rho, delta=_delta_of_changes(as_written(privacy_cost.epsilon), delta, changes))
+
+    def _in_one_unit(self, whole: PrivacyCost, part: PrivacyCost) -> bool:
+        return (whole.rho is None) == (part.rho is None)
 
     def epsilon_left(self, left: Cost) -> Decimal:
         root = math.sqrt(2.0 * float(left.loss)) * (1.0 - 1e-12)

@@ -3,7 +3,8 @@
     opened         a data set: its total, its neighbor relation, its composition, its user columns
     charged        a charge, committed before anything private was computed
     released       the outcome of a charge: the release, exactly
-    not-released   the outcome of a charge: the mechanism's own private test decided against a release
+    not-released   the outcome of a charge: a private step decided against a release, and what had been used by then
+    refunded       what a refusal did not use, given back; right after the refusal, in the same transaction
     failed         the outcome of a charge: an error interrupted the release
     spent          a charge for something that is released outside of the ledger
     refused        a request that exceeded the remaining budget; costs nothing
@@ -14,6 +15,7 @@ entry comes from the data, except for what was released.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import math
@@ -25,7 +27,7 @@ from typing import Any, Literal, get_args
 from hubermean.errors import InputError, LedgerDamaged, parameter, printable
 from hubermean.ledger.amounts import Cost
 
-Kind = Literal["opened", "charged", "released", "not-released", "failed", "spent", "refused"]
+Kind = Literal["opened", "charged", "released", "not-released", "refunded", "failed", "spent", "refused"]
 KINDS = get_args(Kind)
 CHARGES = ("charged", "spent")
 OUTCOMES = ("released", "not-released", "failed")
@@ -48,11 +50,15 @@ class Question:
         digest: identifies the question; two questions with the same digest have the same answer.
         description: what the ledger shows of the question.
         user_columns: the columns that identify a user; empty if the caller supplied one mean per user.
+        by_whom: who asks; not part of the question.
+        lasting: whether the question is recognised in other processes too; that of an unnamed data frame is not.
     """
 
     digest: str
     description: Mapping[str, Any]
     user_columns: tuple[str, ...]
+    by_whom: str = ""
+    lasting: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +129,16 @@ class Entry:
         if not isinstance(text, str):
             raise LedgerDamaged(f"entry {self.number} has no {field}", entry=self.number)
         return text
+
+
+def name_asker(by_whom: str | None) -> str:
+    """Return who asks: a given name, by default that of the system's user, empty where the system has none."""
+    if by_whom is not None:
+        return check_name(by_whom, "by_whom")
+    try:
+        return printable(getpass.getuser())[:LONGEST_NAME]
+    except (OSError, KeyError, ImportError):  # a container may have no name for its user
+        return ""
 
 
 def check_name(name: object, what: str) -> str:

@@ -19,9 +19,18 @@ from hubermean.accounting.arguments import is_real
 from hubermean.accounting.budget import PrivacyCost, checked_budget
 from hubermean.errors import InputError, LedgerDamaged, LedgerUnavailable, parameter
 from hubermean.ledger.amounts import NOTHING, Cost
-from hubermean.ledger.composition import composition_named
+from hubermean.ledger.composition import changes_between, composition_named
 from hubermean.ledger.dataset import Dataset, read_dataset
-from hubermean.ledger.entries import ANSWERS, GENESIS, Entry, Kind, Question, check_name, compute_digest
+from hubermean.ledger.entries import (
+    ANSWERS,
+    GENESIS,
+    Entry,
+    Kind,
+    Question,
+    check_name,
+    compute_digest,
+    name_asker,
+)
 from hubermean.ledger.postgres_store import PostgresStore
 from hubermean.ledger.sqlite_store import SqliteStore
 from hubermean.ledger.store import WHOLE, Rows, Store, to_entry
@@ -35,11 +44,25 @@ _POSTGRES_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """A committed charge."""
+    """A committed charge.
+
+    Attributes:
+        entry: its entry.
+        cost: what the data set was charged.
+        dataset: its budget after the charge.
+        privacy_cost, changes: what the cost was made from: that of the release, and how many of the changes that it
+            hides make up one change of the data set.
+    """
 
     entry: Entry
     cost: Cost
     dataset: Dataset
+    privacy_cost: PrivacyCost
+    changes: int
+
+    def cost_of(self, used: PrivacyCost) -> Cost:
+        """Return what stays charged if the release ended early and used no more than this."""
+        return self.dataset.composition.cost_of_part(self.privacy_cost, used, self.changes)
 
 
 class BudgetLedger:
@@ -79,6 +102,7 @@ class BudgetLedger:
         neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
         user: str | list[str] | tuple[str, ...] | None = None,
         composition: str = "basic",
+        by_whom: str | None = None,
     ) -> None:
         """Open a data set; creates the ledger if there is none.
 
@@ -89,6 +113,7 @@ class BudgetLedger:
             user: the column or columns that identify a user in all releases. If omitted, the first release decides.
             composition: "basic" (epsilons and deltas add up) or "concentrated" (many releases cost less in total;
                 needs delta > 0).
+            by_whom: who opens it; by default the system's user.
 
         Raises:
             InputError: an argument is invalid, or the data set exists already.
@@ -100,6 +125,7 @@ class BudgetLedger:
         users = None if user is None else [check_name(one, "user") for one in column_names(user, "user")]
         content = {
             "at": _now(),
+            "by_whom": name_asker(by_whom),
             "epsilon": epsilon,
             "delta": delta,
             "neighbors": relation.value,
@@ -154,6 +180,7 @@ class BudgetLedger:
         delta: float = 0.0,
         neighbors: str | Neighbors | None = None,
         note: str = "",
+        by_whom: str | None = None,
     ) -> Dataset:
         """Charge for a release that is made with other software; call it before that release.
 
@@ -162,6 +189,7 @@ class BudgetLedger:
             epsilon, delta: the cost of the release.
             neighbors: the change of the data that the release hides; by default that of the data set.
             note: what the release is, for readers of the ledger.
+            by_whom: who makes it; by default the system's user.
 
         Raises:
             BudgetExhausted: too little is left; nothing was charged.
@@ -180,7 +208,9 @@ class BudgetLedger:
             "delta": float(delta),
             "neighbors": relation and relation.value,
         }
-        question = Question(digest=uuid4().hex, description=description, user_columns=())
+        question = Question(
+            digest=uuid4().hex, description=description, user_columns=(), by_whom=name_asker(by_whom)
+        )
         privacy_cost = PrivacyCost(epsilon=float(epsilon), delta=float(delta))
         return self.charge(dataset, question, privacy_cost, relation, kind="spent").dataset
 
@@ -272,6 +302,7 @@ class BudgetLedger:
             if unless_answered and (answer := _find_answer(rows, name, question)) is not None:
                 return answer
             cost = dataset.compute_cost(question, privacy_cost, relation)
+            changes = changes_between(relation or dataset.neighbors, dataset.neighbors)
             after = dataset.spent + cost
             fits = after.within(dataset.limit)
             if fits:
@@ -281,13 +312,16 @@ class BudgetLedger:
                 "token": uuid4().hex,  # makes every charge a different text
                 "question": _question_key(name, question),
                 "asked": dict(question.description),
+                "by_whom": question.by_whom,
                 "cost": cost.to_dict(),
             }
             # Only a release decides which columns identify a user, not a request that was refused.
             entry = _append_to_dataset(
                 rows, dataset, question if fits else None, kind if fits else "refused", content
             )
-            made.append(Charge(entry=entry, cost=cost, dataset=dataset))
+            made.append(
+                Charge(entry=entry, cost=cost, dataset=dataset, privacy_cost=privacy_cost, changes=changes)
+            )
             return entry
 
         entry = self._commit(append_charge)
@@ -297,16 +331,44 @@ class BudgetLedger:
             raise made[-1].dataset.budget_exhausted(made[-1].cost)
         return made[-1]
 
-    def conclude(self, charge: Charge, question: Question, kind: Kind, content: Mapping[str, Any]) -> Entry:
-        """Record the outcome of a charge, without a time: how long a release took may depend on the data."""
+    def conclude(
+        self,
+        charge: Charge,
+        question: Question,
+        kind: Kind,
+        content: Mapping[str, Any],
+        *,
+        used: PrivacyCost | None = None,
+    ) -> Entry:
+        """Record the outcome of a charge, without a time: how long a release took may depend on the data.
+
+        A refusal that used less than was charged is followed by a refund, which is committed with it or not at all.
+
+        Args:
+            charge: the charge.
+            question: what it was for.
+            kind, content: the outcome.
+            used: what a refusal used, of the charge's `privacy_cost`; None for all of it. It must follow from samples
+                that are part of what the charge pays for, and from public numbers.
+        """
         name = charge.dataset.name
         key = _question_key(name, question)
+        about = {"charge": charge.entry.number, "question": key}
+        stays = charge.cost if used is None else charge.cost_of(used)
+        refund = charge.cost - stays
 
         def append_outcome(rows: Rows) -> Entry:
-            whole = {**content, "charge": charge.entry.number, "question": key}
-            entry = _append_to_dataset(rows, read_dataset(rows, name), question, kind, whole)
+            whole = {**content, **about}
+            if kind == "not-released":
+                whole["used"] = stays.to_dict()
+            dataset = read_dataset(rows, name)
+            entry = _append_to_dataset(rows, dataset, question, kind, whole)
             if kind in ANSWERS:
                 rows.remember(key, entry.number)
+            if refund != NOTHING:
+                dataset = replace(dataset, spent=dataset.spent - refund)
+                given_back = {**about, "refund": refund.to_dict()}
+                entry = _append_to_dataset(rows, dataset, question, "refunded", given_back)
             return entry
 
         return self._commit(append_outcome)

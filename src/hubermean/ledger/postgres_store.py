@@ -28,6 +28,7 @@ _VERSIONS: dict[int, tuple[str, ...]] = {
         "CREATE TRIGGER hubermean_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON hubermean_entries "
         "FOR EACH STATEMENT EXECUTE FUNCTION hubermean_append_only()",
     ),
+    3: (),
 }
 """What each version of the schema added."""
 _TABLES = ("hubermean_entries", "hubermean_heads", "hubermean_answers", "hubermean_schema")
@@ -96,17 +97,22 @@ class PostgresStore:
 
     def create(self) -> None:
         with self._transaction("READ COMMITTED") as rows:
-            rows.execute(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
-            version = _read_version(rows)
-            self._require_not_newer(version)
-            for number in range(version + 1, SCHEMA + 1):
-                for statement in _VERSIONS[number]:
-                    rows.execute(statement)
-            if version == 1:
-                rows.remember_all()
-            if version < SCHEMA:
-                rows.execute("DELETE FROM hubermean_schema")
-                rows.execute("INSERT INTO hubermean_schema (version) VALUES (:version)", version=SCHEMA)
+            self._migrate(rows)
+
+    def _migrate(self, rows: Rows) -> None:
+        """Bring an empty database or any older version to this one, within the current transaction."""
+        rows.execute(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+        version = _read_version(rows)
+        self._require_not_newer(version)
+        for number in range(version + 1, SCHEMA + 1):
+            for statement in _VERSIONS[number]:
+                rows.execute(statement)
+        if version == 0:
+            rows.execute("INSERT INTO hubermean_schema (version) VALUES (:version)", version=SCHEMA)
+        elif version < SCHEMA:
+            rows.execute("UPDATE hubermean_schema SET version = :version", version=SCHEMA)
+        if version == 1:
+            rows.remember_all()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Rows]:
@@ -126,16 +132,19 @@ class PostgresStore:
                 "SELECT version FROM hubermean_schema, hubermean_heads AS heads "
                 f"WHERE heads.name = '{WHOLE}' FOR UPDATE OF heads"
             )
-            self._require_usable(found)
+            if self._require_usable(found) < SCHEMA:
+                self._migrate(rows)
             yield rows
 
-    def _require_usable(self, found: Sequence[Sequence[Any]]) -> None:
-        """Check the version of the tables, which is one row."""
+    def _require_usable(self, found: Sequence[Sequence[Any]]) -> int:
+        """Return the version of the tables, which is one row."""
         if len(found) != 1:
             raise LedgerDamaged(
                 f"the ledger in {self.location} is damaged: it does not state the version of its schema"
             )
-        self._require_not_newer(int(found[0][0]))
+        version = int(found[0][0])
+        self._require_not_newer(version)
+        return version
 
     def faults(self) -> list[str]:
         with self.reading() as rows:

@@ -36,6 +36,7 @@ _VERSIONS: dict[int, dict[str, str]] = {
         "hubermean_no_delete": "CREATE TRIGGER hubermean_no_delete BEFORE DELETE ON hubermean_entries "
         "BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END",
     },
+    3: {},
 }
 """What each version of the schema added, by name."""
 

@@ -17,8 +17,9 @@ from typing import Any, Protocol
 from hubermean.errors import LedgerDamaged
 from hubermean.ledger.entries import ANSWERS, Entry
 
-SCHEMA = 2
-"""1: entries and heads. 2: answers, and triggers by which the database refuses changes of entries."""
+SCHEMA = 3
+"""1: entries and heads. 2: answers, and triggers by which the database refuses changes of entries. 3: refunds, a kind
+of entry that earlier programs do not know; the tables are those of 2."""
 
 WHOLE = ""
 """The name of the head of the whole ledger; no data set can have it."""

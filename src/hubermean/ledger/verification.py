@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from hubermean.errors import HubermeanError, InputError, LedgerDamaged
-from hubermean.ledger.amounts import NOTHING
+from hubermean.ledger.amounts import NOTHING, Cost
 from hubermean.ledger.dataset import Dataset, dataset_from_entries
 from hubermean.ledger.entries import (
     ANSWERS,
@@ -147,12 +147,17 @@ def _is_well_formed(entry: Entry, is_record: IsRecord) -> bool:
         if to_canonical_json(content) != entry.body or entry.kind not in KINDS:
             return False
         entry.read_cost("spent")
+        if content.get("by_whom"):  # empty where the system had no name; the first ledgers had none
+            check_name(content["by_whom"], "by_whom")
         if entry.kind == "opened":
             return _is_time(content.get("at")) and _has_user_columns(content)
         if not isinstance(content.get("question"), str) or not _has_user_columns(content):
             return False
         if entry.kind in OUTCOMES:
             return type(content.get("charge")) is int and _is_outcome(entry.kind, content, is_record)
+        if entry.kind == "refunded":
+            entry.read_cost("refund")
+            return type(content.get("charge")) is int
         entry.read_cost("cost")
         return _is_time(content.get("at")) and _is_description(content.get("asked"))
     except (HubermeanError, ValueError, RecursionError):
@@ -162,6 +167,8 @@ def _is_well_formed(entry: Entry, is_record: IsRecord) -> bool:
 def _is_outcome(kind: str, content: Mapping[str, Any], is_record: IsRecord) -> bool:
     if kind == "released":
         return isinstance(content.get("release"), dict) and is_record(content["release"])
+    if kind == "not-released" and "used" in content:  # the first ledgers had no refunds
+        Cost.read(content["used"])
     return kind == "failed" or isinstance(content.get("reason"), str)
 
 
@@ -192,7 +199,10 @@ class _RunningTotals:
     """What the entries so far add up to."""
 
     datasets: dict[str, tuple[Entry, Entry]] = field(default_factory=dict)  # (opening entry, last entry)
-    open_charges: dict[int, str] = field(default_factory=dict)  # number of the entry to data set
+    open_charges: dict[int, tuple[str, Cost]] = field(default_factory=dict)  # by entry: data set and cost
+    refusal: tuple[Any, str, Cost] | None = (
+        None  # if the last entry is one: its charge, data set and possible refund
+    )
     answers: dict[str, int] = field(default_factory=dict)
     clock: str = ""
     set_back: list[int] = field(default_factory=list)
@@ -200,6 +210,7 @@ class _RunningTotals:
     def check(self, entry: Entry) -> Iterator[str]:
         """Yield what is wrong with an entry, its digest aside, given the entries before it."""
         name = entry.dataset
+        refusal, self.refusal = self.refusal, None
         if entry.kind == "opened":
             if name in self.datasets or name == WHOLE:
                 yield "it opens a data set that exists already"
@@ -213,7 +224,7 @@ class _RunningTotals:
         elif entry.kind not in KINDS or name not in self.datasets:
             yield "its kind or its data set is unknown"
         else:
-            yield from self._check_later(entry)
+            yield from self._check_later(entry, refusal)
         if (at := entry.content.get("at")) is not None:
             if str(at) < self.clock:
                 self.set_back.append(entry.number)
@@ -222,7 +233,8 @@ class _RunningTotals:
     def _dataset(self, name: str) -> Dataset:
         return dataset_from_entries(*self.datasets[name])
 
-    def _check_later(self, entry: Entry) -> Iterator[str]:
+    def _check_later(self, entry: Entry, refusal: tuple[Any, str, Cost] | None) -> Iterator[str]:
+        """As `check`, for all but openings; `refusal` is what the entry before this one allows to be given back."""
         name = entry.dataset
         before = self._dataset(name)
         opened = self.datasets[name][0]
@@ -230,14 +242,22 @@ class _RunningTotals:
         spent = before.spent
         if entry.content.get("opened") != [opened.number, opened.digest]:
             yield "it does not name the entry that opened its data set"
+        charge = entry.content.get("charge")
         if entry.kind in CHARGES:
             spent += entry.read_cost("cost")
         if entry.kind == "charged":
-            self.open_charges[entry.number] = name
+            self.open_charges[entry.number] = (name, entry.read_cost("cost"))
         elif entry.kind in OUTCOMES:
-            charge = entry.content.get("charge")
-            if type(charge) is not int or self.open_charges.pop(charge, None) != name:
+            of, cost = self.open_charges.pop(charge, ("", NOTHING)) if type(charge) is int else ("", NOTHING)
+            if of != name:
                 yield "it is the outcome of no charge, or of one that has an outcome already"
+            elif entry.kind == "not-released" and "used" in entry.content:
+                self.refusal = (charge, name, cost - entry.read_cost("used"))
+        elif entry.kind == "refunded":
+            refund = entry.read_cost("refund")
+            if type(charge) is not int or refusal != (charge, name, refund):
+                yield "it does not give back what the refusal before it left of its charge"
+            spent -= refund
         if entry.spent != spent:
             yield "its total spent is not the sum of the charges"
         if not spent.within(before.limit):

@@ -8,17 +8,19 @@ release. To add a mechanism, write a class with `name`, `check` and `prepare`, a
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
 
-from hubermean.accounting.budget import BudgetEntry
+from hubermean.accounting.budget import BudgetEntry, PrivacyCost
 from hubermean.data.user_table import PrivateTable
 from hubermean.distributions.output import OutputDistribution
-from hubermean.errors import InputError, parameter
+from hubermean.errors import InputError, NotReleased, parameter
 from hubermean.noise.source import NoiseSource
+from hubermean.types.dry_run import Prospect
 from hubermean.types.release import Denominator, IntervalRule
 from hubermean.types.request import PublicFacts, Request
 from hubermean.types.timings import stage
@@ -47,6 +49,33 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
+def refuse(reason: str, advice: str, *, charged: Request, used: PrivacyCost | None = None) -> NotReleased:
+    """Return the refusal that a sample calls for.
+
+    Args:
+        reason, advice: what happened, from released numbers at most, and what would help.
+        charged: the request whose budget was charged.
+        used: what the steps that ran cost, fixed before they ran; None for the whole budget.
+    """
+    used = used or PrivacyCost(epsilon=charged.epsilon, delta=charged.delta)
+    spent = f"epsilon = {charged.epsilon:g}"
+    if used.epsilon < charged.epsilon:
+        spent = f"epsilon = {used.epsilon:g} of {charged.epsilon:g}"
+    spent += f" and delta = {used.delta:g} were" if used.delta > 0 else " was"
+    return NotReleased(
+        f"{reason}; {spent} spent; {advice}", epsilon=used.epsilon, delta=used.delta, rho=used.rho
+    )
+
+
+@contextlib.contextmanager
+def refusals_cost_everything() -> Iterator[None]:
+    """Where private data are at hand, a refusal may depend on them: an InputError, which costs the whole budget."""
+    try:
+        yield
+    except NotReleased as refusal:
+        raise InputError(refusal.message) from None
+
+
 class Prepared(ABC):
     """A mechanism with every public decision made."""
 
@@ -63,7 +92,8 @@ class Prepared(ABC):
         """Post-processing of a sample from the output distribution, with public numbers only.
 
         Raises:
-            NotReleased: the sample is the decision not to release.
+            NotReleased: the sample is the decision not to release. What it says was spent stays charged; the rest is
+                given back.
         """
 
     def claims(self, distribution: Any, neighbor: Any) -> Mapping[str, float]:
@@ -83,6 +113,10 @@ class Prepared(ABC):
     def is_adaptive(self) -> bool:
         """Whether parameters are estimated in private steps; an audit then makes neighbor pairs for each step."""
         return False
+
+    def prospect(self) -> Prospect:
+        """What a release would do and need, in public terms, for dry runs."""
+        return Prospect()
 
     def users_to_audit(self) -> int:
         """The least number of users an audit needs; with fewer the mechanism would only refuse."""
@@ -105,10 +139,11 @@ class Prepared(ABC):
 
     def run(self, table: PrivateTable, noise: NoiseSource) -> Outcome:
         """Draw once and post-process the sample."""
-        with stage("distribution"):
-            distribution = self.distribution(table)
-        with stage("sample"):
-            sample = distribution.sample(noise)
+        with refusals_cost_everything():
+            with stage("distribution"):
+                distribution = self.distribution(table)
+            with stage("sample"):
+                sample = distribution.sample(noise)
         with stage("outcome"):
             return self.outcome(sample)
 

@@ -39,7 +39,11 @@ from hubermean.mechanisms.adaptive.steps import (
     plan_steps,
 )
 from hubermean.mechanisms.base import Mechanism, Outcome, Prepared
-from hubermean.mechanisms.contributions import check_threshold_power, parse_threshold_power
+from hubermean.mechanisms.contributions import (
+    check_threshold_power,
+    find_least_users,
+    parse_threshold_power,
+)
 from hubermean.mechanisms.intervals import ColumnIntervals
 from hubermean.mechanisms.inverse_sensitivity.mechanism import InverseSensitivity, PreparedInverseSensitivity
 from hubermean.mechanisms.propose_test_release.mechanism import PreparedProposeTestRelease, ProposeTestRelease
@@ -153,7 +157,8 @@ class EstimatedHuber:
         if self.steps.threshold is None:
             return list(wanted)
         kinds: tuple[type, ...] = (CountUsers, ChooseCenters)
-        if self.huber is not InverseSensitivity or parse_threshold_power(self.threshold_power) < WHOLE:
+        bounded = self.huber is not InverseSensitivity or parse_threshold_power(self.threshold_power) < WHOLE
+        if bounded and split.start.cap is None:
             kinds = (*kinds, ChooseContributionBound)
         return [step for step in wanted if isinstance(step, kinds)]
 
@@ -210,7 +215,9 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
         made = self.huber(**joint).prepare(request, facts)  # type: ignore[arg-type]
         if max(made.predicted_noise()) > _NOISIEST / math.sqrt(max(weight / (cap or 1), 1.0)):
             raise InfeasibleError(f"there are too few users for mechanism {self.huber.name!r}")
-        return replace(made, charged=self.request) if isinstance(made, PreparedProposeTestRelease) else made
+        if isinstance(made, PreparedProposeTestRelease):
+            return replace(made, charged=self.request, before=found.spent)
+        return made
 
     def _threshold(self, column: int, found: AdaptiveEstimates) -> float:
         if self.split.known.threshold is not None:
@@ -241,6 +248,9 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
         ):  # else `prepare` has found them to be enough
             users = math.ceil(1.3 * users)
         return users
+
+    def least_users(self) -> int:
+        return max(super().least_users(), find_least_users(self._are_enough))
 
     def _are_enough(self, users: float) -> bool:
         try:

@@ -38,6 +38,7 @@ from hubermean.mechanisms.propose_test_release.fallback import PreparedWithFallb
 from hubermean.mechanisms.propose_test_release.mechanism import PreparedProposeTestRelease, ProposeTestRelease
 from hubermean.mechanisms.smooth_sensitivity.mechanism import SmoothSensitivity
 from hubermean.mechanisms.winsorized.mechanism import Winsorized
+from hubermean.types.dry_run import Prospect
 from hubermean.types.options import PublicParameters
 from hubermean.types.request import Neighbors, PublicFacts, Request
 
@@ -354,6 +355,9 @@ class PreparedAuto(Prepared):
 
     def is_adaptive(self) -> bool:
         return self.inner.is_adaptive()
+
+    def prospect(self) -> Prospect:
+        return replace(self.inner.prospect(), mechanism=self.mechanism)
 
     def users_to_audit(self) -> int:
         return self.inner.users_to_audit()

@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hubermean.errors import InputError
 from hubermean.mechanisms.registry import REGISTRY
 from hubermean.planning.words import format_title
+from hubermean.types.figure import new_figure, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,23 +28,11 @@ def draw_plan(plan: Plan, path: str | Path | None) -> Figure:
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("a plot needs matplotlib; install it with pip install 'hubermean[plot]'") from None
-    # Not a figure of pyplot's, which would stay in the process and open a window.
-    drawn = Figure(figsize=(7.2, 4.6), dpi=150, layout="constrained")
+    drawn = new_figure(7.2, 4.6)
     axes = drawn.add_subplot()
     _draw_lines(axes, plan)
     _draw_axes(axes, plan)
-    if path is not None:
-        try:
-            drawn.savefig(path)
-        except (OSError, ValueError):
-            raise InputError(
-                f"the plot cannot be written to {str(path)!r}; give a file that ends in .png, .svg or .pdf, in a "
-                "folder that exists"
-            ) from None
+    write_figure(drawn, path)
     return drawn
 
 

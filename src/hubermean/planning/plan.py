@@ -17,7 +17,14 @@ from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.contributions import check_max_records
 from hubermean.mechanisms.registry import REGISTRY, MechanismEntry, Option, best_option
-from hubermean.planning.words import format_call, format_title, list_headings, list_notes, list_rows
+from hubermean.planning.words import (
+    format_call,
+    format_title,
+    list_headings,
+    list_notes,
+    list_reasons,
+    list_rows,
+)
 from hubermean.types.options import PartialBounds, PublicParameters
 from hubermean.types.request import DEFAULT_NEIGHBORS, Column, Neighbors, PublicFacts, Request
 
@@ -211,7 +218,7 @@ class Plan:
         for line in cells:
             padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
             lines.append("  ".join(padded).rstrip())
-        below = [textwrap.fill(note, 110) for note in list_notes(self)]
+        below = [textwrap.fill(note, 110) for note in (*list_notes(self), *list_reasons(self))]
         return "\n".join([*lines, "", *below, *filter(None, [format_call(self)])])
 
     def _repr_html_(self) -> str:
@@ -219,7 +226,7 @@ class Plan:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
         body = "".join(line(cells, "td") for cells in list_rows(self))
-        below = "".join(f"<p>{html.escape(note)}</p>" for note in list_notes(self))
+        below = "".join(f"<p>{html.escape(note)}</p>" for note in (*list_notes(self), *list_reasons(self)))
         code = format_call(self)
         example = f"<pre>{html.escape(code)}</pre>" if code else ""
         head = line(list_headings(self), "th")

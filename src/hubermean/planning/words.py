@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from hubermean.planning.plan import Plan, PlanRow
 
 
+_MOST_NOISE = 0.25  # of the radius: with more, a release says hardly more than the radius does
+
+
 def format_number(value: float) -> str:
     """Format a number with three significant digits."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
@@ -58,7 +61,7 @@ def format_title(plan: Plan) -> str:
 
 
 def list_notes(plan: Plan) -> list[str]:
-    """Return sentences on what the numbers mean, and why a mechanism cannot serve."""
+    """Return sentences on what the numbers mean."""
     setting = plan.setting
     lines = [
         f"Predicted for user means with standard deviation {format_number(setting.scale)} and a mean within "
@@ -73,8 +76,12 @@ def list_notes(plan: Plan) -> list[str]:
         lines.append("No mechanism can serve with these parameters.")
     for row in plan.rows:
         if row.reason is not None:
-            reason = row.reason.removeprefix("mechanism ").removeprefix(f"{row.mechanism!r} ")
-            lines.append(f"{row.mechanism}: {reason}.")
+            continue
+        if row.threshold is not None and max(row.noise) > _MOST_NOISE * setting.radius:
+            lines.append(
+                f"{row.mechanism}: of no use here, its noise of {format_number(max(row.noise))} would hide a mean that "
+                f"is known to lie within {format_number(setting.radius)} of 0; raise epsilon, or release fewer columns."
+            )
         elif not REGISTRY[row.mechanism].needs:
             lines.append(
                 f"{row.mechanism}: needs no public parameters; 'auto' uses it where the others lack theirs."
@@ -82,6 +89,15 @@ def list_notes(plan: Plan) -> list[str]:
         elif plan.best is not None and row.error < plan.best.error:
             lines.append(f"{row.mechanism}: about as good as {plan.best.mechanism}, which 'auto' prefers.")
     return lines
+
+
+def list_reasons(plan: Plan) -> list[str]:
+    """Return sentences on why a mechanism cannot serve, and what it needs."""
+    return [
+        f"{row.mechanism}: {row.reason.removeprefix('mechanism ').removeprefix(f'{row.mechanism!r} ')}."
+        for row in plan.rows
+        if row.reason is not None
+    ]
 
 
 def format_call(plan: Plan) -> str:

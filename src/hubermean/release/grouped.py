@@ -23,10 +23,13 @@ from hubermean.release.path import (
     NO_USERS,
     NOT_CHARGED,
     Charger,
+    advise_too_few,
+    describe_prospect,
     must_count_users,
     published_parameters,
     round_budget_down,
     run_on_data,
+    run_on_public,
     state_requested_budget,
 )
 from hubermean.types.release_table import ReleaseTable
@@ -122,15 +125,13 @@ def release_groups(
             if counted:
                 assert table.pool is not None
                 found = table.pool.n_users
-                # As in `release/path.py`: the count is public.
-                run = (
-                    prepare(found) if charger is NOT_CHARGED else run_on_data(lambda: prepare(found), request)
-                )
-            with stage("mechanism"), state_requested_budget(request):
+                run = run_on_public(lambda: prepare(found), charger)
+            with stage("mechanism"), state_requested_budget(request), advise_too_few(opened.advice):
                 outcome = run_on_data(lambda: run.run(table, noise), request)
             return _publish_table(outcome, request, grouping, group_split, chosen, noise, statistic)
 
-        return charger.charge(PrivacyCost(epsilon=request.epsilon, delta=request.delta), compute)
+        cost = PrivacyCost(epsilon=request.epsilon, delta=request.delta)
+        return charger.charge(cost, compute, lambda: describe_prospect(prepared))
 
 
 def _publish_table(

@@ -7,7 +7,8 @@
 5. Publish: the sample becomes a `Release`, which holds only released and public numbers.
 
 An error in step 3 or 4 becomes `NotReleased` and costs the whole budget, because whether it occurs may depend on the
-records of one user. Releases by group take the same path, in `release/grouped.py`.
+records of one user. A refusal in step 5 follows from the sample alone, and costs what the private steps cost that had
+run (`Charger`). Releases by group take the same path, in `release/grouped.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from hubermean.ingest.reading import ReadRequest
 from hubermean.ingest.vectors import VectorFile, open_vectors
 from hubermean.mechanisms.base import Mechanism, Outcome, Prepared
 from hubermean.noise.source import NoiseSource
+from hubermean.types.dry_run import Prospect
 from hubermean.types.release import Release
 from hubermean.types.request import Neighbors, PublicFacts, Request
 from hubermean.types.timings import stage
@@ -40,14 +43,24 @@ NO_USERS = "there are no users: no record has a value in the user column; check 
 class Charger(Protocol):
     """Charges the cost of a release before the release is computed."""
 
-    def charge(self, privacy_cost: PrivacyCost, compute: Callable[[], T]) -> T:
-        """Commit the charge, then compute and return the release."""
+    def charge(
+        self, privacy_cost: PrivacyCost, compute: Callable[[], T], prospect: Callable[[], Prospect]
+    ) -> T:
+        """Commit the charge, then compute and return the release; give back what a refusal did not spend.
+
+        `prospect` is for a dry run, which returns a description of it instead.
+        """
 
 
 class NotCharged:
     """Computes releases without a ledger; the caller keeps track of the budget."""
 
-    def charge(self, privacy_cost: PrivacyCost, compute: Callable[[], T]) -> T:
+    def find_recorded(self, request: Request) -> None:
+        """Return None: nothing is recorded."""
+
+    def charge(
+        self, privacy_cost: PrivacyCost, compute: Callable[[], T], prospect: Callable[[], Prospect]
+    ) -> T:
         """Compute and return the release."""
         return compute()
 
@@ -92,7 +105,16 @@ def release_data(
         def read() -> AbstractContextManager[PrivateTable]:
             return contextlib.nullcontext(opened.read_users(records=records))
 
-        return _release_users(read, facts, request, mechanism, noise, statistic=statistic, charger=charger)
+        return _release_users(
+            read,
+            facts,
+            request,
+            mechanism,
+            noise,
+            statistic=statistic,
+            charger=charger,
+            advice=opened.advice,
+        )
 
 
 def release_vectors(
@@ -140,8 +162,12 @@ def _release_users(
     *,
     statistic: str = "mean",
     charger: Charger,
+    advice: str = "",
 ) -> Release:
-    """Take the release path. Without `facts`, the number of users is public and counted while reading."""
+    """Take the release path. Without `facts`, the number of users is public and counted while reading.
+
+    `advice` says what to check where too few values are usable.
+    """
 
     def prepare(facts: PublicFacts) -> Any:
         if facts.n_users == 0:
@@ -157,20 +183,16 @@ def _release_users(
             known, run = facts, prepared
             if known is None:
                 counted = known = PublicFacts.of(table, request.neighbors)
-                # The count is public, so without a ledger an error of `prepare` costs nothing.
-                run = (
-                    prepare(counted)
-                    if charger is NOT_CHARGED
-                    else run_on_data(lambda: prepare(counted), request)
-                )
+                run = run_on_public(lambda: prepare(counted), charger)
             elif (n_users := known.n_users) is not None:
                 table = run_on_data(lambda: pad_users(table, n_users), request)
-            with stage("mechanism"), state_requested_budget(request):
+            with stage("mechanism"), state_requested_budget(request), advise_too_few(advice):
                 outcome = run_on_data(lambda: run.run(table, noise), request)
         return _publish(outcome, request, known, mechanism, noise, statistic)
 
     rho = prepared.concentrated() if isinstance(prepared, Prepared) else None
-    return charger.charge(PrivacyCost(epsilon=request.epsilon, delta=request.delta, rho=rho), compute)
+    cost = PrivacyCost(epsilon=request.epsilon, delta=request.delta, rho=rho)
+    return charger.charge(cost, compute, lambda: describe_prospect(prepared))
 
 
 def _publish(
@@ -237,6 +259,15 @@ def must_count_users(relation: Neighbors, n_users: int | None, *, countable: boo
     return True
 
 
+def describe_prospect(prepared: Any) -> Prospect:
+    """What a dry run can say of a prepared mechanism; of a custom one, or one that awaits a public count, little."""
+    if prepared is None:
+        return Prospect(
+            needs=("users as the mechanism needs; their public number is counted after the charge",)
+        )
+    return prepared.prospect() if hasattr(prepared, "prospect") else Prospect()
+
+
 def run_on_data(work: Callable[[], T], request: Request) -> T:
     """Do some work on private data. An InputError becomes NotReleased and costs the whole budget."""
     try:
@@ -246,6 +277,21 @@ def run_on_data(work: Callable[[], T], request: Request) -> T:
     cost = f"epsilon = {request.epsilon:g}" + (f" and delta = {request.delta:g}" if request.delta > 0 else "")
     # Outside the handler, so that the error carries nothing else of the failure.
     raise NotReleased(f"{reason}; {cost} counts as spent", epsilon=request.epsilon, delta=request.delta)
+
+
+def run_on_public(work: Callable[[], T], charger: Charger) -> T:
+    """Do some work on public facts that were counted in the data after the charge: an InputError costs nothing.
+
+    Neighbors have the same public facts, so whether there is an error says nothing about a user; all of the charge is
+    given back (proofs/ledger.md, Lemma 6).
+    """
+    if charger is NOT_CHARGED:
+        return work()
+    try:
+        return work()
+    except InputError as failure:
+        reason = failure.message
+    raise NotReleased(f"{reason}; nothing was spent", epsilon=0.0, delta=0.0, rho=Fraction(0))
 
 
 def round_budget_down(request: Request) -> Request:
@@ -264,6 +310,17 @@ def state_requested_budget(request: Request) -> Iterator[None]:
             refusal.epsilon = request.epsilon
         if refusal.delta == rounded.delta:
             refusal.delta = request.delta
+        raise
+
+
+@contextlib.contextmanager
+def advise_too_few(advice: str) -> Iterator[None]:
+    """Add public advice to a refusal for too few users with usable records."""
+    try:
+        yield
+    except NotReleased as refusal:
+        if advice and "too few users" in refusal.message.lower():
+            refusal.advise(advice)
         raise
 
 

@@ -59,6 +59,7 @@ def restore_release(record: Mapping[str, Any]) -> Release | ReleaseTable:
             "statistic": _check_text(record["statistic"]),
             "parameters": _restore_parameters(record),
             "budget_breakdown": tuple(map(_restore_budget_entry, record["spent"])),
+            "warnings": tuple(map(_check_text, record.get("warnings", ()))),
         }
         return _restore_table(record, shared) if "by" in record else _restore_single(record, shared)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
@@ -122,6 +123,7 @@ def _to_plain_data(release: Release | ReleaseTable) -> dict[str, Any]:
         "parameters": dict(release.parameters),
         "order": list(release.parameters),  # of display; canonical JSON sorts the names
         "spent": [asdict(entry) for entry in release.budget_breakdown],
+        **({"warnings": list(release.warnings)} if release.warnings else {}),
     }
     return shared | (_single_fields(release) if isinstance(release, Release) else _table_fields(release))
 
@@ -133,7 +135,6 @@ def _single_fields(release: Release) -> dict[str, Any]:
         "values": list(release.values),
         "n_users": release.n_users,
         "denominator": release.denominator and asdict(release.denominator),
-        **({"warnings": list(release.warnings)} if release.warnings else {}),
         "intervals": None
         if first is None
         else {
@@ -161,7 +162,6 @@ def _restore_single(record: Mapping[str, Any], shared: dict[str, Any]) -> Releas
         n_users=n_users,
         interval_rule=_restore_intervals(record["intervals"], 1, columns),
         denominator=None if denominator is None else _restore_denominator(denominator),
-        warnings=tuple(map(_check_text, record.get("warnings", ()))),
     )
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from hubermean._version import __version__
 from hubermean.errors import HubermeanError, LedgerDamaged, printable
-from hubermean.ledger.amounts import Cost, plain
+from hubermean.ledger.amounts import NOTHING, Cost, plain
 from hubermean.ledger.entries import CHARGES, OUTCOMES, Entry
 from hubermean.release.ledger import Ledger
-from hubermean.types.formatting import number
+from hubermean.types.formatting import number, one_sided
 
 _LONGEST = 300  # characters of a text in a table
 
@@ -58,53 +58,79 @@ def export_entry(ledger: Ledger, entry: Entry) -> dict[str, Any]:
 
 
 def list_charges(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Describe each charge: question, outcome and cost. `entries` are as from `export_entry`."""
+    """Describe each charge: question, who asked, outcome, and its cost after what was given back.
+
+    `entries` are as from `export_entry`.
+    """
     entries = list(entries)
-    outcomes = {
-        charge: entry
-        for entry in entries
-        if entry["kind"] in OUTCOMES and isinstance(charge := entry["content"].get("charge"), int)
-    }
+    outcomes, refunds = (
+        {
+            charge: entry
+            for entry in entries
+            if entry["kind"] in kinds and isinstance(charge := entry["content"].get("charge"), int)
+        }
+        for kinds in (OUTCOMES, ("refunded",))
+    )
     return [
-        _describe_charge(entry, outcomes.get(entry["number"]))
+        _describe_charge(entry, outcomes.get(entry["number"]), refunds.get(entry["number"]))
         for entry in entries
         if entry["kind"] in CHARGES
     ]
 
 
-def _describe_charge(charge: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> dict[str, Any]:
+def _describe_charge(
+    charge: Mapping[str, Any], outcome: Mapping[str, Any] | None, refunded: Mapping[str, Any] | None
+) -> dict[str, Any]:
     content = charge["content"]
     line = {"entry": charge["number"], "dataset": charge["dataset"]}
     try:
         cost = Cost.read(content["cost"])
+        refund = NOTHING if refunded is None else Cost.read(refunded["content"]["refund"])
+        stays = cost - refund
         return line | {
             "at": str(content["at"])[:_LONGEST],
+            "by_whom": printable(str(content.get("by_whom") or ""))[:_LONGEST],
             "what": _describe_question(content["asked"])[:_LONGEST],
-            "outcome": _describe_outcome(charge, outcome),
-            "loss": plain(cost.loss),
-            "delta": plain(cost.delta),
+            "outcome": _describe_outcome(charge, outcome, refund),
+            "loss": plain(stays.loss),
+            "delta": plain(stays.delta),
+            "refunded": refund.to_dict(),
         }
     except (KeyError, TypeError, ValueError, AttributeError, LedgerDamaged):
-        return line | {"at": "", "what": "unreadable", "outcome": "", "loss": "0", "delta": "0"}
+        words = {"at": "", "by_whom": "", "what": "unreadable", "outcome": ""}
+        return line | words | {"loss": "0", "delta": "0", "refunded": NOTHING.to_dict()}
 
 
 def _describe_question(description: Mapping[str, Any]) -> str:
     if description.get("statistic") == "elsewhere":
         return printable(str(description.get("note") or ""))
     columns = ", ".join(map(str, description["columns"]))
+    if more := description.get("more_columns"):
+        columns += f" and {int(more):,} more"
+    statistic = description["statistic"]
+    if statistic == "mean":  # the first ledgers did not tell the two apart here
+        statistic = {"record": "mean over records", "user": "mean of user means"}.get(
+            str(description.get("per")), "mean"
+        )
+    path = f" ({description['path']})" if description.get("path") else ""
     by = f" by {', '.join(map(str, description['by']))}" if description.get("by") else ""
     return printable(
-        f"{description['statistic']} of {columns}{by}, {description['mechanism']}, from {description['source']}"
+        f"{statistic} of {columns}{by}, {description['mechanism']}, from {description['source']}{path}"
     )
 
 
-def _describe_outcome(charge: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> str:
+def _describe_outcome(
+    charge: Mapping[str, Any], outcome: Mapping[str, Any] | None, refund: Cost = NOTHING
+) -> str:
     if charge["kind"] == "spent":
         return "released elsewhere"
     if outcome is None:
         return "no outcome recorded; the charge counts"
     if outcome["kind"] == "not-released":
-        return "not released: the mechanism's private test failed"
+        amounts = [one_sided(refund.loss, up=False)] if refund.loss > 0 else []
+        amounts += [f"delta {one_sided(refund.delta, up=False)}"] if refund.delta > 0 else []
+        given_back = f"; {' and '.join(amounts)} given back" if amounts else ""
+        return f"not released: a private step decided against it{given_back}"
     if outcome["kind"] == "failed":
         return "interrupted by an error; the charge counts"
     release = outcome["content"]["release"]

@@ -142,8 +142,8 @@ def _charges(lines: Sequence[Mapping[str, Any]], refused: int, unit: str) -> lis
     rows = [_row(line) for line in lines[-MOST_ROWS:]]
     parts = []
     if rows:
-        headings = ["entry", "when", "what", "outcome", unit, "delta"]
-        parts = [tag("h3", safe("Charges")), table(headings, rows, words=4)]
+        headings = ["entry", "when", "by whom", "what", "outcome", unit, "delta"]
+        parts = [tag("h3", safe("Charges")), table(headings, rows, words=5)]
     if len(lines) > MOST_ROWS:
         parts.append(note(f"The table lists the last {MOST_ROWS} of {len(lines):,} charges."))
     if refused:
@@ -153,6 +153,6 @@ def _charges(lines: Sequence[Mapping[str, Any]], refused: int, unit: str) -> lis
 
 
 def _row(line: Mapping[str, Any]) -> str:
-    words = (str(line["entry"]), _format_time(line["at"]), line["what"], line["outcome"])
+    words = (str(line["entry"]), _format_time(line["at"]), line["by_whom"], line["what"], line["outcome"])
     numbers = (one_sided(Decimal(line[name]), up=True) for name in ("loss", "delta"))
     return tag("tr", *(tag("td", safe(word)) for word in words), *map(number_cell, numbers))

@@ -50,7 +50,6 @@ def page(release: Release | ReleaseTable, *, title: str | None = None, source: s
     heading = title if title is not None else _heading(subject)
     parts = [
         _header(subject, heading, source),
-        *_warnings(subject),
         _answer(subject),
         *_all_rows(subject),
         _show_guarantee(subject),
@@ -90,10 +89,9 @@ def _file_name(source: str) -> str:
 
 
 def _warnings(subject: Subject) -> list[str]:
-    sentences = list(subject.warnings)
-    if subject.parameters.get("insecure_noise"):
-        sentences.insert(0, "This page is not private: it was made with seeded noise, for tests.")
-    return [section(None, tag("p", safe(sentence)), kind="warning") for sentence in sentences]
+    """Show how the number should not be read, right beside it."""
+    sentences = [tag("p", safe(sentence)) for _, sentence in subject.info.warning_lines()]
+    return [tag("div", tag("strong", "Warning"), *sentences, class_="warning")] if sentences else []
 
 
 def _answer(subject: Subject) -> str:
@@ -116,10 +114,10 @@ def _single(subject: Subject) -> str:
         if line.wide is not None:
             words.append(tag("div", safe(f"{line.wide.level:.0%} interval: {interval}"), class_="range"))
         if line.behind:
-            words.append(tag("div", safe(f"{subject.behind}: about {line.behind}"), class_="range"))
+            words.append(tag("div", safe(f"Based on about {line.behind} {subject.behind}"), class_="range"))
         heroes.append(tag("div", *words))
     several = " several" if len(heroes) > 1 else ""
-    content = [tag("div", *heroes, class_=f"heroes{several}")]
+    content = [tag("div", *heroes, *_warnings(subject), class_=f"heroes{several}")]
     points = [line.point(column, name) for column, name in enumerate(subject.columns[:SHOWN])]
     if line.wide is not None or len(points) > 1:
         content.append(_intervals(subject, points))
@@ -163,7 +161,7 @@ def _groups(subject: Subject) -> str:
     summary = f"{_count(len(subject.lines), 'group')} by {' and '.join(subject.by)}"
     if released < len(subject.lines):
         summary += f", {released:,} of them released"
-    content = [tag("p", safe(f"{summary}; {subject.what} of each."), class_="label")]
+    content = [tag("p", safe(f"{summary}; {subject.what} of each."), class_="label"), *_warnings(subject)]
     drawn = subject.lines[:GROUPS_DRAWN]
     for column, name in enumerate(subject.columns[:COLUMNS_DRAWN]):
         points = [line.point(column, ", ".join(line.group)) for line in drawn]

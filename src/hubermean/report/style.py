@@ -36,7 +36,12 @@ section {
   padding: 1.25rem 1.5rem; margin: 0 0 1rem;
 }
 section > :last-child { margin-bottom: 0; }
-.warning { border-color: var(--warn); color: var(--warn); font-weight: 600; }
+.warning {
+  flex: 1 1 18rem; align-self: flex-start; padding: .6rem .9rem; color: var(--warn);
+  border: 1px solid var(--warn); border-left-width: 5px; border-radius: 8px; font-size: .95rem;
+}
+.warning p { margin: .2rem 0 .4rem; color: var(--ink); }
+.warning p:last-child { margin-bottom: 0; }
 .heroes { display: flex; flex-wrap: wrap; gap: 1rem 3rem; margin-bottom: .5rem; }
 .label { color: var(--muted); font-size: .95rem; }
 .value { font-size: 3rem; line-height: 1.15; font-weight: 650; letter-spacing: -.02em; color: var(--accent); }
@@ -100,7 +105,6 @@ footer { margin-top: 1.25rem; }
   body { padding: 0; font-size: 10.5pt; }
   main { max-width: none; }
   section { padding: 0 0 .8rem; border: 0; border-radius: 0; margin-bottom: .6rem; }
-  .warning { border: 1px solid var(--warn); padding: .5rem; }
   .scroll { overflow: visible; }
   figure, tr, li, .heroes { break-inside: avoid; }
   /* The tallest chart fits a sheet, with the heading above it. */

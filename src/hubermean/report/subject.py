@@ -8,6 +8,7 @@ from typing import Any
 
 from hubermean.errors import printable
 from hubermean.report.chart import Point
+from hubermean.types.formatting import about
 from hubermean.types.release import DEFAULT_LEVEL, Interval, Release
 from hubermean.types.release_info import ReleaseInfo, format_values
 from hubermean.types.release_table import Refusal, ReleaseTable
@@ -42,7 +43,7 @@ class Line:
             narrow=item.interval_details(NARROW_LEVEL),
             behind=""
             if item.denominator is None or item.denominator.exact
-            else f"{item.denominator.value:,.0f}",
+            else about(item.denominator.value, item.denominator.high - item.denominator.low),
         )
 
     def format_column(self, column: int) -> tuple[str, str]:
@@ -107,7 +108,7 @@ class Subject:
             lines=tuple(Line.of(item, by) for item in items),
             n_users=release.n_users if isinstance(release, Release) else None,
             parameters={**about, **release.parameters, **_describe_charge(release)},
-            warnings=release.warnings if isinstance(release, Release) else (),
+            warnings=release.warnings,
         )
 
     @property
@@ -122,7 +123,7 @@ class Subject:
     @property
     def behind(self) -> str | None:
         """The heading of the denominators; None if none was measured."""
-        return f"{self.info.per}s behind it" if any(line.behind for line in self.lines) else None
+        return f"{self.info.per}s" if any(line.behind for line in self.lines) else None
 
     @property
     def interval(self) -> Interval | None:

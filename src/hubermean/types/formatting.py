@@ -1,18 +1,16 @@
-"""Numbers, parameters and labelled lines as text."""
+"""Numbers and parameters as text."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 SHOWN = 10
 """Columns, and numbers of a list, that are shown; `to_dict` has all."""
 
-_WIDTH = 110
 _LARGEST_PLAIN, _MOST_DECIMALS = 1e15, 12  # larger or finer numbers have an exponent
+_END_DIGITS, _COUNT_DIGITS = 2, 3
 
 
 def number(value: float) -> str:
@@ -23,25 +21,60 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 1e6 <= magnitude < 1e15 else f"{value:.6g}"
 
 
-def to_width(value: float, low: float, high: float) -> tuple[str, str, str]:
-    """Return a value and its interval with as many decimals as the width warrants; the ends are rounded outward.
+def to_width(value: float, low: float, high: float, *, whole: bool = False) -> tuple[str, str, str]:
+    """Return a value and its interval with the digits that the interval's width warrants.
 
-    >>> to_width(16.16761, 15.9, 16.43522), to_width(1947312.3, 1839390.1, 2055234.5)
-    (('16.17', '15.90', '16.44'), ('1,947,312', '1,839,390', '2,055,235'))
+    The ends have two digits of the width and are rounded outward; the value has one more. With `whole`, no decimals.
+
+    >>> to_width(16.16761, 15.9, 16.43522), to_width(2071234.1, 1963390.1, 2187234.5)
+    (('16.168', '15.90', '16.44'), ('2,071,000', '1,960,000', '2,190,000'))
+    >>> to_width(4012, 4003.2, 4020.8, whole=True)
+    ('4,012', '4,003', '4,021')
     """
     width, largest = high - low, max(abs(value), abs(low), abs(high))
     if not (0.0 < width < math.inf and largest < _LARGEST_PLAIN):
-        return number(value), number(low), number(high)
-    decimals = max(1 - math.floor(math.log10(width)), 0)
-    if decimals > _MOST_DECIMALS:
-        return number(value), number(low), number(high)
-    step = Decimal(1).scaleb(-decimals)
+        return _plain(value, whole), _plain(low, whole), _plain(high, whole)
+    exponent = math.floor(math.log10(width)) - _END_DIGITS + 1
+    if exponent <= -_MOST_DECIMALS:
+        return _plain(value, whole), _plain(low, whole), _plain(high, whole)
+    least = 0 if whole else exponent - 1
     rounded = (
-        Decimal(one).quantize(step, rounding)
-        for one, rounding in ((value, ROUND_HALF_EVEN), (low, ROUND_FLOOR), (high, ROUND_CEILING))
+        Decimal(repr(float(one))).quantize(Decimal(1).scaleb(max(step, least)), rounding)
+        for one, step, rounding in (
+            (value, exponent - 1, ROUND_HALF_EVEN),
+            (low, exponent, ROUND_FLOOR),
+            (high, exponent, ROUND_CEILING),
+        )
     )
     first, second, third = (f"{one + 0:,f}" for one in rounded)  # adding 0 makes -0 a plain 0
     return first, second, third
+
+
+def _plain(value: float, whole: bool) -> str:
+    return f"{value:,.0f}" if whole and abs(value) < _LARGEST_PLAIN else number(value)
+
+
+def about(value: float, width: float = 0.0) -> str:
+    """Return a measured number of users or records: three digits, or what the width of its interval warrants.
+
+    >>> about(28532, 2917), about(34870, 15975), about(5268), about(7)
+    ('28,500', '35,000', '5,270', '7')
+    """
+    digits = math.floor(math.log10(max(abs(value), 1.0))) - _COUNT_DIGITS + 1
+    if 1.0 <= width < math.inf:
+        digits = max(digits, math.floor(math.log10(width)) - _END_DIGITS + 1)
+    step = 10 ** max(digits, 0)
+    return f"{round(value / step) * step:,}"
+
+
+def rounded_up(amount: float, digits: int = 3) -> str:
+    """Return a positive amount with so many digits, rounded up.
+
+    >>> rounded_up(2.7182818), rounded_up(2.0137527), rounded_up(20.0), rounded_up(162754.8)
+    ('2.72', '2.02', '20', '163,000')
+    """
+    exact = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(amount))
+    return f"{exact:,f}" if exact >= 10**digits else f"{float(exact):.{digits}g}"
 
 
 def one_sided(amount: Decimal, *, up: bool) -> str:
@@ -72,12 +105,3 @@ def readable(given: Any) -> str:
         more = [f"... ({len(given):,} in all)"] if len(given) > SHOWN else []
         return ", ".join([*map(readable, given[:SHOWN]), *more])
     return str(given)
-
-
-def labelled(lines: Sequence[tuple[str, str]]) -> str:
-    """Return labelled lines as a block of text; long lines are wrapped."""
-    width = max(len(label) for label, _ in lines)
-    return "\n".join(
-        textwrap.fill(text, _WIDTH, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2))
-        for label, text in lines
-    )

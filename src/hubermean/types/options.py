@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
@@ -140,8 +140,65 @@ class EngineKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions(EngineOptions):
-    """How values are read, beside the options of the engine.
+class TextOptions:
+    """How text is written: numbers in text, and the records of CSV files. Never detected from the content.
+
+    Each cell is read by these rules alone. A text that does not follow them is no number: its record is unusable, and
+    changes nothing about how others are read.
+
+    Attributes:
+        decimal: Decimal mark of numbers in text, '.' or ','. For CSV, JSON lines, SQLite and pandas; typed columns have
+            none.
+        thousands: Separator of thousands in text, such as ',', '.', ' ' or "'". A number may leave it out; in the wrong
+            place it makes the text unusable.
+        currency: Sign or code that may stand before or after a number in text, such as '$' or 'EUR'. Or several.
+        null: Word that stands for a missing cell, such as 'NA' or '-999'. Or several. A cell written exactly like it is
+            missing, as user, as group and as value.
+        delimiter: Character between the fields of CSV files. By default a tab in .tsv files, a comma in others.
+        quote: Character that encloses fields of CSV files. Empty if fields are never enclosed.
+        encoding: Encoding of CSV files, such as 'latin-1', 'cp1252' or 'utf-16'.
+    """
+
+    decimal: str = "."
+    thousands: str | None = None
+    currency: str | Sequence[str] | None = None
+    null: str | Sequence[str] | None = None
+    delimiter: str | None = None
+    quote: str = '"'
+    encoding: str = "utf-8"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of them have their defaults."""
+        return not self._given(field.name for field in fields(TextOptions))
+
+    def refuse(self, what: str, *, numbers: bool = True, files: bool = True) -> None:
+        """Raise InputError for options of numbers or of CSV files, which reading `what` would have to ignore."""
+        of_numbers = ("decimal", "thousands", "currency") if numbers else ()
+        of_files = ("delimiter", "quote", "encoding") if files else ()
+        for name in self._given((*of_numbers, *of_files)):
+            raise InputError(f"{parameter(name)} does not apply to {what}; leave it out")
+
+    def _given(self, names: Iterable[str]) -> list[str]:
+        default = {field.name: field.default for field in fields(TextOptions)}
+        return [name for name in names if getattr(self, name) not in (default[name], (), [])]
+
+
+class TextKeywords(TypedDict, total=False):
+    """The fields of `TextOptions` as keywords."""
+
+    decimal: str
+    thousands: str | None
+    currency: str | Sequence[str] | None
+    null: str | Sequence[str] | None
+    delimiter: str | None
+    quote: str
+    encoding: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(EngineOptions, TextOptions):
+    """How values are read, beside the options of text and of the engine.
 
     Attributes:
         resolution: Public step that values are rounded to. Faster where it suffices.
@@ -153,7 +210,7 @@ class ReadOptions(EngineOptions):
     non_finite: str = "drop"
 
 
-class ReadKeywords(EngineKeywords, total=False):
+class ReadKeywords(EngineKeywords, TextKeywords, total=False):
     """The fields of `ReadOptions` as keywords."""
 
     resolution: float | Decimal | Fraction | None
@@ -184,14 +241,17 @@ def select_keywords(given: Mapping[str, Any], options: type) -> dict[str, Any]:
     return {field.name: given[field.name] for field in fields(options) if field.name in given}
 
 
-def check_keywords(function: str, given: Mapping[str, Any], *options: type) -> None:
+def check_keywords(function: Callable[..., Any], given: Mapping[str, Any], *options: type) -> None:
     """Raise TypeError for a keyword that no options object has, as Python does for a function without `**`."""
-    known = [field.name for one in options for field in fields(one)]
+    known = [
+        *inspect.signature(function).parameters,
+        *(field.name for one in options for field in fields(one)),
+    ]
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def show_keywords(*options: type) -> Callable[[F], F]:

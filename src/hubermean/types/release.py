@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hubermean.accounting.arguments import is_real
-from hubermean.errors import InputError, printable
-from hubermean.types.formatting import SHOWN, labelled
+from hubermean.errors import InputError
+from hubermean.types.formatting import SHOWN, about
+from hubermean.types.frames import make_table
+from hubermean.types.release_info import DEFAULT_LEVEL as DEFAULT_LEVEL
 from hubermean.types.release_info import ReleaseInfo, format_values, state_guarantee
+from hubermean.types.screen import GROUP, Grid, Lines, Screen
 
-DEFAULT_LEVEL = 0.95
+if TYPE_CHECKING:
+    from hubermean.types.frames import ArrowTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +69,16 @@ class Release(ReleaseInfo):
         interval_rule: computes `interval`; None if the mechanism offers no interval.
         denominator: the number of users or bounded records that the mean was divided by, if the mechanism measured it
             (`clipped` and `adaptive` do, at no further cost).
-        warnings: sentences on how the value should not be read.
         group: the group of the value, by column; None outside of a `ReleaseTable`.
 
     The other attributes are those of `ReleaseInfo`: columns, epsilon, delta, neighbors, mechanism, per, parameters,
-    budget_breakdown, statistic and receipt.
+    budget_breakdown, statistic, receipt and warnings.
     """
 
     values: tuple[float, ...]
     n_users: int | None
     interval_rule: IntervalRule | None = field(default=None, compare=False)
     denominator: Denominator | None = None
-    warnings: tuple[str, ...] = ()
     group: Mapping[str, Any] | None = None
 
     @property
@@ -165,61 +165,90 @@ class Release(ReleaseInfo):
             "ledger": self.receipt and self.receipt.to_dict(),
         }
 
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return `to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+    def to_arrow(self, level: float = DEFAULT_LEVEL) -> ArrowTable:
+        """Return a PyArrow table with one row per column: `column`, `value`, and `low` and `high` of its interval."""
+        details = self.interval_details(level)
+        nothing = [None] * len(self.columns)
+        low, high = (nothing, nothing) if details is None else (details.low, details.high)
+        return make_table({"column": self.columns}, [("value", self.values), ("low", low), ("high", high)])
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Return the release as labelled lines, which every rendering shows.
-
-        Of many columns only the first are included, so that a release fits on one screen.
-        """
+    @property
+    def screen(self) -> Screen:
+        """What a terminal, a prompt and a notebook show first: estimate, warnings, interval and guarantee."""
         details = self.interval_details()
-        lines: list[tuple[str, str]] = []
-        if self.group is not None:
-            named = ", ".join(
-                f"{printable(name)} = {printable(str(key))}" for name, key in self.group.items()
-            )
-            lines.append(("group", f"{named}, of a table under one guarantee"))
-        shown = zip(self.columns[:SHOWN], self.values[:SHOWN], strict=True)
-        for position, (column, value) in enumerate(shown):
-            ends = () if details is None else (details.low[position], details.high[position])
-            shown_value, *shown_ends = format_values(self.statistic, value, *ends)
-            lines.append((f"{printable(column)}, {self.description}", shown_value))
+        interval = [("Interval", "none is available for this mechanism")]
+        if len(self.columns) > 1:
             if details is not None:
-                lines.append((f"{details.level:.0%} interval", " to ".join(shown_ends)))
-        if len(self.columns) > SHOWN:
-            lines.append(
-                (f"and {len(self.columns) - SHOWN:,} more columns", "in values, to_dict() and to_json()")
-            )
-        lines.extend(("warning", warning) for warning in self.warnings)
+                interval = [("Interval", f"{details.level:.0%}: {details.covers}")]
+            lines = [*self.warning_lines(), *interval, *self._based_on(), *self.privacy_lines()]
+            return Screen(title=self._title, grid=self._grid(details), lines=Lines((*self._group(), *lines)))
+        ends = () if details is None else (details.low[0], details.high[0])
+        value, *shown = format_values(self.statistic, self.values[0], *ends)
         if details is not None:
-            lines.append(("interval covers", details.covers))
+            interval = [(f"{details.level:.0%} interval", f"{' to '.join(shown)}   ({details.covers})")]
+        note = f"   ({self.note})" if self.note else ""
+        lines = [(self._title, value + note), *self.warning_lines(), *interval]
+        return Screen(lines=Lines((*self._group(), *lines, *self._based_on(), *self.privacy_lines())))
+
+    @property
+    def _title(self) -> str:
+        if self.statistic == "count":
+            return f"Number of {self.columns[0]}"
+        if len(self.columns) > 1:
+            return f"Means of {len(self.columns):,} columns" + (f"   ({self.note})" if self.note else "")
+        return "Mean" if self.columns == ("mean",) else f"Mean {self.columns[0]}"
+
+    def _group(self) -> list[tuple[str, str]]:
+        if self.group is None:
+            return []
+        named = ", ".join(f"{name} = {key}" for name, key in self.group.items())
+        return [(GROUP, f"{named}, of a table under one guarantee")]
+
+    def _grid(self, details: Interval | None) -> Grid:
+        """Return the values of several columns, of many only the first."""
+        rows = []
+        for position, column in enumerate(self.columns[:SHOWN]):
+            ends = () if details is None else (details.low[position], details.high[position])
+            value, *shown = format_values(self.statistic, self.values[position], *ends)
+            rows.append((column, value, *([" to ".join(shown)] if details is not None else [])))
+        level = () if details is None else (f"{details.level:.0%} interval",)
+        hidden = len(self.columns) - SHOWN
+        return Grid(
+            headings=("column", self.statistic, *level),
+            rows=tuple(rows),
+            more=f"... and {hidden:,} more columns, in to_dict() and --json" if hidden > 0 else "",
+        )
+
+    def _based_on(self) -> list[tuple[str, str]]:
+        """Return what was averaged: numbers that are public, or that were measured with noise."""
+        users = ""
+        if self.n_users is not None:
+            users = f"{self.n_users:,} users (a public number)"
+        elif isinstance(measured := self.parameters.get("users_measured"), int | float):
+            users = f"about {about(measured)} users"
+        public = self.per == "user" and self.n_users is not None
+        if public or self.denominator is None or self.denominator.exact or self.statistic == "count":
+            return [("Based on", users)] if users and self.statistic != "count" else []
+        width = self.denominator.high - self.denominator.low
+        weight = f"about {about(self.denominator.value, width)} {self.per}s"
+        return [("Based on", f"{weight} from {users}" if users and self.per == "record" else weight)]
+
+    @property
+    def details(self) -> Lines:
+        """Everything else: how the interval is meant, the budget breakdown and the parameters, as labelled lines."""
+        lines = [("what", self.description)]
+        interval = self.interval_details()
+        if interval is not None:
+            lines.append(("interval covers", interval.covers))
+            if interval.assumption:
+                lines.append(("assumption", interval.assumption))
         if self.denominator is not None and not self.denominator.exact:
             lines.append((f"{self.per}s behind it", _format_denominator(self.denominator)))
         lines.append(("privacy", f"{self.budget}, {self.neighbors.value}"))
-        lines.append(("guarantee", self.guarantee))
-        lines.extend(self.breakdown_lines())
-        lines.append(("mechanism", self.mechanism))
+        lines += [*self.breakdown_lines(), ("mechanism", self.mechanism)]
         if self.n_users is not None:
             lines.append(("users (public)", f"{self.n_users:,}"))
-        return [*lines, *self.parameter_lines(), *self.receipt_lines()]
-
-    def __repr__(self) -> str:
-        return labelled(self.rows())
-
-    def _repr_html_(self) -> str:
-        cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:none"
-        released = 2 * min(len(self.columns), SHOWN) if self.interval_rule is not None else len(self.columns)
-        cells = "".join(
-            f'<tr><th style="{cell};font-weight:normal;opacity:0.7">{html.escape(label)}</th>'
-            f'<td style="{cell};max-width:46em;white-space:normal'
-            f'{";font-weight:bold" if position < released else ""}">{html.escape(text)}</td></tr>'
-            for position, (label, text) in enumerate(self.rows())
-        )
-        caption = "text-align:left;font-weight:bold;padding-bottom:4px"
-        title = f'<caption style="{caption}">Private {self.statistic}</caption>'
-        return f'<table style="border-collapse:collapse">{title}{cells}</table>'
+        return Lines((*lines, *self.parameter_lines()))
 
 
 RESERVED = frozenset(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -13,24 +11,19 @@ import numpy as np
 
 from hubermean.accounting.arguments import is_real
 from hubermean.data.arrays import FloatArray
-from hubermean.errors import InputError, printable
-from hubermean.types.formatting import labelled
-from hubermean.types.release import (
-    DEFAULT_LEVEL,
-    Denominator,
-    Interval,
-    Release,
-    group_fields,
-)
-from hubermean.types.release_info import ReleaseInfo, format_values, state_guarantee
+from hubermean.errors import InputError
+from hubermean.types.formatting import about
+from hubermean.types.frames import make_table
+from hubermean.types.release import Denominator, Interval, Release, group_fields
+from hubermean.types.release_info import DEFAULT_LEVEL, ReleaseInfo, format_values, state_guarantee
+from hubermean.types.screen import Grid, Lines, Screen
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
     import pyarrow
 
-ROWS_SHOWN = 20
-"""Rows that `repr` shows; `to_dict` and the data frames have all."""
+ALL_SHOWN, ROWS_SHOWN = 12, 8
+"""Rows of a table that are all shown, and how many of a longer one; `to_dict` and the data frames have all."""
+_NAMED = 3  # columns that a title names
 
 
 class TableIntervals(Protocol):
@@ -82,7 +75,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         refusals: reasons, by position of the group.
 
     The other attributes are those of `ReleaseInfo`, for the whole table: columns, epsilon, delta, neighbors,
-    mechanism, per, parameters, budget_breakdown, statistic and receipt.
+    mechanism, per, parameters, budget_breakdown, statistic, receipt and warnings.
     """
 
     by: tuple[str, ...]
@@ -196,6 +189,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             "per": self.per,
             "max_groups": self.max_groups,
             "public_keys": self.public_keys,
+            "warnings": list(self.warnings),
             "parameters": dict(self.parameters),
             "budget_breakdown": [asdict(entry) for entry in self.budget_breakdown],
             "guarantee": self.guarantee,
@@ -203,71 +197,84 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             "rows": [row.to_dict() for row in self],
         }
 
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return `to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
     def to_arrow(self, level: float = DEFAULT_LEVEL) -> pyarrow.Table:
         """Return a PyArrow table: group columns, then value, low and high per column, and the denominator."""
-        import pyarrow as pa
-
-        columns: dict[str, Any] = {
-            name: _key_column([key[position] for key in self.keys]) for position, name in enumerate(self.by)
-        }
-
-        def add(name: str, numbers: Any) -> None:
-            while name in columns:
-                name += "_"
-            columns[name] = pa.array(numbers, type=pa.float64(), from_pandas=True)
-
+        names = {name: [key[position] for key in self.keys] for position, name in enumerate(self.by)}
         ends = self.interval_at(level)
+        numbers: list[tuple[str, Any]] = []
         for position, column in enumerate(self.columns):
-            add(column, self.values[:, position])
+            numbers.append((column, self.values[:, position]))
             if ends is not None:
-                add(f"{column}_low", ends[0][:, position])
-                add(f"{column}_high", ends[1][:, position])
+                numbers.append((f"{column}_low", ends[0][:, position]))
+                numbers.append((f"{column}_high", ends[1][:, position]))
         if self.denominators:
-            add("denominator", [one.value for one in self.denominators])
-        return pa.table(columns)
+            numbers.append(("denominator", [one.value for one in self.denominators]))
+        return make_table(names, numbers)
 
-    def to_pandas(self, level: float = DEFAULT_LEVEL) -> pandas.DataFrame:
-        """Return the columns of `to_arrow` as a pandas frame."""
-        return self.to_arrow(level).to_pandas()
+    @property
+    def screen(self) -> Screen:
+        """What a terminal, a prompt and a notebook show first: the groups, warnings, interval and guarantee."""
+        lines = self.warning_lines()
+        if self.refusals:
+            reasons = "; ".join(dict.fromkeys(self.refusals.values()))
+            lines.append(("Not released", f"{len(self.refusals):,} of {len(self):,} groups: {reasons}"))
+        if self.intervals is not None:
+            lines.append(("Interval", f"{DEFAULT_LEVEL:.0%} for each group: {self.intervals.covers}"))
+        elif len(self):
+            lines.append(("Interval", "none; the value of a group with few or no users may be pure noise"))
+        if not len(self):
+            needed = self.parameters.get("users_for_a_group", 0)
+            lines.append(("Groups", f"none has enough users to appear (about {needed:,}); try larger groups"))
+        lines += self.privacy_lines()
+        return Screen(title=self._title, grid=self._grid() if len(self) else None, lines=Lines(tuple(lines)))
 
-    def to_polars(self, level: float = DEFAULT_LEVEL) -> polars.DataFrame:
-        """Return the columns of `to_arrow` as a Polars frame."""
-        import polars as pl
+    @property
+    def _title(self) -> str:
+        several = len(self.columns) > _NAMED
+        columns = f"{len(self.columns):,} columns" if several else ", ".join(self.columns)
+        chosen = "public" if self.public_keys else "selected privately"
+        counted = "1 group" if len(self) == 1 else f"{len(self):,} groups"
+        notes = [*([self.note] if self.note else []), f"{counted}, {chosen}"]
+        what = "Number of" if self.statistic == "count" else "Mean"
+        return f"{what} {columns} by {', '.join(self.by)}   ({'; '.join(notes)})"
 
-        frame = pl.from_arrow(self.to_arrow(level))
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
-    def shown(self, most: int = ROWS_SHOWN) -> tuple[list[str], list[list[str]]]:
-        """Return headings and rows as text, which every rendering shows."""
-        headings = [printable(name) for name in self.by]
-        for column in self.columns:
-            headings += [printable(column), f"{DEFAULT_LEVEL:.0%} interval"] if self.intervals else [column]
-        behind = bool(self.denominators) and not self.denominators[0].exact
+    def _grid(self) -> Grid:
+        """Return one row per group; of several columns, one row per group and column."""
+        several, behind = len(self.columns) > 1, bool(self.denominators) and not self.denominators[0].exact
+        headings = [*self.by, *(["column", self.statistic] if several else self.columns)]
+        if self.intervals is not None:
+            headings.append(f"{DEFAULT_LEVEL:.0%} interval")
         if behind:
-            headings.append(f"{self.per}s behind it")
+            headings.append(f"{self.per}s")
+        all_fit = len(self) * len(self.columns) <= ALL_SHOWN
+        groups = len(self) if all_fit else max(ROWS_SHOWN // len(self.columns), 1)
         rows = []
-        for row in self[:most]:
-            cells = [printable(str(key)) for key in (row.group or {}).values()]
+        for row in self[:groups]:
+            keys = [str(key) for key in (row.group or {}).values()]
             if isinstance(row, Refusal):
-                cells += [f"not released: {row.reason}"] + [""] * (len(headings) - len(cells) - 1)
-                rows.append(cells)
+                cells = [*keys, *([""] if several else []), "not released"]
+                rows.append((*cells, *[""] * (len(headings) - len(cells))))
                 continue
             details = row.interval_details()
-            for position, value in enumerate(row.values):
+            for position, (column, value) in enumerate(zip(self.columns, row.values, strict=True)):
                 ends = () if details is None else (details.low[position], details.high[position])
-                text, *shown_ends = format_values(self.statistic, value, *ends)
+                text, *shown = format_values(self.statistic, value, *ends)
+                cells = [*keys, *([column] if several else [])]
                 cells.append(f"{text} (noise)" if self._is_uninformative(position, ends) else text)
                 if self.intervals is not None:
-                    cells.append(" to ".join(shown_ends))
-            if behind and row.denominator is not None:
-                cells.append(f"{row.denominator.value:,.0f}")
-            rows.append(cells)
-        return headings, rows
+                    cells.append(" to ".join(shown))
+                if behind and row.denominator is not None:
+                    cells.append(about(row.denominator.value, row.denominator.high - row.denominator.low))
+                rows.append((*cells, *[""] * (len(headings) - len(cells))))
+        hidden = len(self) - groups
+        return Grid(
+            headings=tuple(headings),
+            rows=tuple(rows),
+            names=len(self.by) + several,
+            more=f"... and {hidden:,} more groups, in to_pandas(), to_dict() and --json"
+            if hidden > 0
+            else "",
+        )
 
     def _is_uninformative(self, column: int, ends: Sequence[float]) -> bool:
         """Whether an interval reaches from bound to bound, so that the value carries no information."""
@@ -278,82 +285,15 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         room = 1e-9 * (high - low)
         return bool(ends[0] <= low + room and ends[1] >= high - room)
 
-    def facts(self) -> list[tuple[str, str]]:
-        """Return what holds for the whole table, as labelled lines."""
-        chosen = "public" if self.public_keys else "selected privately: those with enough users"
-        if not len(self):
-            chosen = (
-                f"selected privately: none has enough users (about {self.parameters['users_for_a_group']:,})"
-            )
-        lines = [("groups", f"{len(self):,}, {chosen}; a user counts in at most {self.max_groups:,}")]
-        lines.append(("what", self.description))
+    @property
+    def details(self) -> Lines:
+        """Everything else: how the interval is meant, the budget breakdown and the parameters, as labelled lines."""
+        lines = [("what", self.description)]
         if self.intervals is not None:
             lines.append(("interval covers", self.covers))
-        elif len(self):
-            lines.append(
-                ("interval", "not available; the value of a group with few or no users may be pure noise")
-            )
-        lines += [
-            ("privacy", f"{self.budget}, {self.neighbors.value}, for the whole table"),
-            ("guarantee", self.guarantee),
-            ("mechanism", self.mechanism),
-        ]
-        return [*lines, *self.breakdown_lines(), *self.parameter_lines(), *self.receipt_lines()]
-
-    @property
-    def more(self) -> str:
-        """A note on the groups that are not shown; empty if all are."""
-        hidden = len(self) - ROWS_SHOWN
-        return f"... and {hidden:,} more groups" if hidden > 0 else ""
-
-    def __repr__(self) -> str:
-        headings, rows = self.shown()
-        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-        left = len(self.by)
-
-        def line(cells: Sequence[str]) -> str:
-            padded = (
-                cell.ljust(width) if position < left else cell.rjust(width)
-                for position, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            )
-            return "  ".join(padded).rstrip()
-
-        lines = [line(headings), line(["-" * width for width in widths]), *map(line, rows)]
-        if self.more:
-            lines.append(f"{self.more}: to_polars(), to_pandas(), to_arrow(), to_dict()")
-        return "\n".join([*lines, "", labelled(self.facts())])
-
-    def _repr_html_(self) -> str:
-        headings, rows = self.shown()
-        cell = "text-align:left;padding:2px 12px 2px 0"
-        head = "".join(f'<th style="{cell}">{html.escape(one)}</th>' for one in headings)
-        body = "".join(
-            "<tr>" + "".join(f'<td style="{cell}">{html.escape(one)}</td>' for one in row) + "</tr>"
-            for row in rows
-        )
-        more = f"<p>{self.more}</p>"
-        facts = "".join(
-            f'<tr><th style="{cell};font-weight:normal;opacity:0.7;vertical-align:top">{html.escape(label)}</th>'
-            f'<td style="{cell};max-width:46em;white-space:normal">{html.escape(text)}</td></tr>'
-            for label, text in self.facts()
-        )
-        title = (
-            f'<caption style="text-align:left;font-weight:bold">Private {self.statistic}s by group</caption>'
-        )
-        return (
-            f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-            f"<table>{facts}</table>"
-        )
-
-
-def _key_column(keys: Sequence[Any]) -> pyarrow.Array:
-    """Return keys in an Arrow type, or as text where there is none: integers beyond 64 bits."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(keys)
-    except (OverflowError, pa.ArrowException):
-        return pa.array([str(key) for key in keys], type=pa.string())
+        lines.append(("privacy", f"{self.budget}, {self.neighbors.value}, for the whole table"))
+        lines += [*self.breakdown_lines(), ("mechanism", self.mechanism)]
+        return Lines((*lines, *self.parameter_lines()))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -19,7 +19,7 @@ from hubermean.ingest.engine import check_engine_options, parse_size
 from hubermean.ingest.files import FileSet
 from hubermean.ingest.reading import user_table
 from hubermean.ingest.schema import ColumnRoles
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import ReadOptions
 
 ROWS, USERS = 60_000, 6_000
 FIRST = 1_000_000_007
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def grouping(path: Path | str, user: str) -> str:
     """Return the plan of a grouping."""
     with (
-        open_source(path, ColumnRoles(users=[user], values=["whole"]), EngineOptions()) as source,
+        open_source(path, ColumnRoles(users=[user], values=["whole"]), ReadOptions()) as source,
         source.open() as rows,
     ):
         query = f'EXPLAIN SELECT sum("whole"), count("whole") FROM {rows.name} GROUP BY "{user}"'
@@ -137,4 +137,4 @@ def test_what_is_no_size_is_refused(text: Any) -> None:
 @pytest.mark.parametrize("text", ["0B", "10KB", "9.9MB"])
 def test_what_the_engine_cannot_start_with_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="memory_limit must be at least 10MB"):
-        check_engine_options(EngineOptions(memory_limit=text))
+        check_engine_options(ReadOptions(memory_limit=text))

@@ -15,7 +15,7 @@ from hubermean.ingest.duckdb import queries as rows
 from hubermean.ingest.duckdb import source as duckdb_source
 from hubermean.ingest.duckdb.queries import split_joint_state, supports_joint_state
 from hubermean.ingest.schema import ColumnRoles
-from hubermean.types.options import EngineOptions
+from hubermean.types.options import ReadOptions
 
 USERS = [0, 0, 1, 1, 1, 2, 3, 3, None]
 
@@ -48,7 +48,7 @@ KINDS = [
 
 def read(table: pa.Table, values: list[str], *, records: bool = False) -> UserTable:
     with duckdb_source.open_source(
-        table, ColumnRoles(users=["user"], values=values), EngineOptions()
+        table, ColumnRoles(users=["user"], values=values), ReadOptions()
     ) as source:
         readers = [
             source.schema.value_column(name, resolution=None, clamp_infinities=True) for name in values

@@ -170,9 +170,11 @@ def test_what_the_steps_leave_pays_for_the_groups(neighbors: str, max_groups: in
 @pytest.mark.usefixtures("seeded_releases")
 def test_a_refusal_costs_what_choosing_the_groups_did_as_well() -> None:
     data = pa.table({"user": np.arange(3_000), "group": ["a"] * 3_000, "value": np.full(3_000, math.nan)})
-    with pytest.raises(hm.NotReleased, match=r"epsilon = 2 and delta = 0\.001 are spent") as refusal:
+    with pytest.raises(hm.NotReleased, match=r"of 2 and delta = 0\.0005 were spent") as refusal:
         hm.mean(data, user="user", value="value", by="group", epsilon=2, delta=1e-3, per="user")
-    assert (refusal.value.epsilon, refusal.value.delta) == (2.0, 1e-3)
+    # A fifth of epsilon and half of delta for the groups, and 6% of what is left for the number of users.
+    assert refusal.value.epsilon == pytest.approx(0.4 + 0.06 * 1.6)
+    assert refusal.value.delta == 5e-4
 
 
 @pytest.mark.parametrize("columns", [1, 2, 5])

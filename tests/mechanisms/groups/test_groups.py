@@ -276,7 +276,7 @@ def test_all_but_the_values_is_the_same_for_neighbors(neighbors: str) -> None:
             max_records=2,
             neighbors=neighbors,
         )
-        shown.append((made.keys, made.parameters, made.facts(), made.to_arrow().schema))
+        shown.append((made.keys, made.parameters, made.details, made.to_arrow().schema))
     assert shown[0] == shown[1]
 
 

@@ -113,7 +113,7 @@ def test_nobody_in_any_group_is_no_accident() -> None:
         data, user="user", value="value", by="group", epsilon=1, delta=1e-9, bounds=(0, 10), per="user"
     )
     assert len(none) == 0
-    assert "0, selected privately" in repr(none)
+    assert "0 groups, selected privately" in repr(none)
     assert none.to_arrow().num_rows == 0
 
 

@@ -131,7 +131,7 @@ def test_a_failed_test_spends_the_budget_and_says_what_to_change() -> None:
         hm.mean_of_user_means(two_groups, **USUAL)
     assert refusal.value.exit_code == 1
     assert (refusal.value.epsilon, refusal.value.delta) == (1.0, 1e-5)
-    for part in ("epsilon = 1 and delta = 1e-05 are spent", "a larger threshold or more users would help"):
+    for part in ("epsilon = 1 and delta = 1e-05 were spent", "a larger threshold or more users would help"):
         assert part in str(refusal.value)
 
 

@@ -57,7 +57,7 @@ def shown(users: list[list[float | None]], relation: str, per: str) -> tuple[dic
     assert release.interval() is None
     beside = release.to_dict()
     assert math.isfinite(beside.pop("value"))
-    return beside, [f"{label}: {text}" for label, text in release.rows()[1:]]
+    return beside, [f"{label}: {text}" for label, text in release.details]
 
 
 @pytest.mark.fair_sample(0.5)

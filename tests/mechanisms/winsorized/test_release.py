@@ -246,7 +246,7 @@ def test_all_but_the_value_is_the_same_for_neighbors(
         assert all(math.isfinite(one) for one in release.values)
         del fields["value"]
         fields["interval"] = fields["interval"] and fields["interval"]["covers"]
-        return fields, [label for label, _ in release.rows()]
+        return fields, [label for label, _ in release.details]
 
     if relation == "replace-values":
         other = (other * len(users[-1]))[: len(users[-1])]

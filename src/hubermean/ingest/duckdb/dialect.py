@@ -7,8 +7,9 @@ from fractions import Fraction
 
 from hubermean.data.arrays import FloatArray
 from hubermean.data.encoding import BINARY, INT64_LIMIT
-from hubermean.ingest.files import is_utf8, quote_identifier
+from hubermean.ingest.files import is_utf8, quote_identifier, quote_text
 from hubermean.ingest.schema import JSON_TOKEN, MAX_UNITS, Part
+from hubermean.ingest.text_format import NumberFormat
 
 _WIDE_INTEGERS = {"ubigint", "hugeint", "uhugeint"}
 
@@ -18,6 +19,9 @@ class DuckdbSql:
 
     def quote(self, name: str) -> str:
         return quote_identifier(name)
+
+    def quote_text(self, text: str) -> str:
+        return quote_text(text)
 
     def has_key(self, column: str, *, floating: bool) -> str:
         # Not isnan: see `_in_range`.
@@ -45,11 +49,60 @@ class DuckdbSql:
         text = f"CAST({column} AS VARCHAR)"
         return f"rtrim(rtrim({text}, '0'), '.')" if scale > 0 else text
 
-    def parse_number(self, column: str) -> str:
+    def json_token(self, column: str) -> str:
+        return f"CAST({column} AS VARCHAR)"
+
+    def parse_number(self, column: str, numbers: NumberFormat) -> str:
         # trim() also keeps DuckDB from parsing inside the reader, where an invalid value drops the record.
         text = f"trim({column})"
         flag = f"CASE lower({text}) WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END"
-        return f"coalesce(try_cast({text} AS DOUBLE), {flag})"
+        plain = f"coalesce(try_cast({text} AS DOUBLE), {flag})"
+        if numbers.is_plain:
+            return plain
+        whole = quote_text(f"^{numbers.pattern}$")
+        digits = f"regexp_replace({text}, {whole}, '\\1\\2\\3')"
+        if numbers.thousands:
+            digits = f"translate({digits}, {quote_text(numbers.thousands)}, '')"
+        if numbers.decimal != ".":
+            digits = f"replace({digits}, {quote_text(numbers.decimal)}, '.')"
+        # Without a digit it is a flag, infinite or no number, in every format.
+        return (
+            f"CASE WHEN regexp_matches({text}, {whole}) THEN try_cast({digits} AS DOUBLE) "
+            f"WHEN NOT regexp_matches({text}, '[0-9]') THEN {plain} END"
+        )
+
+    def to_date(self, column: str, kind: str) -> str:
+        if kind == "varchar":
+            return f"CAST(try_cast(trim({column}) AS TIMESTAMP) AS DATE)"
+        if kind == "timestamp with time zone":  # a cast would depend on the time zone of the session
+            column = f"CASE WHEN isfinite({column}) THEN make_timestamp(epoch_us({column})) END"
+        return column if kind == "date" else f"CAST({column} AS DATE)"
+
+    def period_number(self, date: str, period: str) -> str:
+        match period:
+            case "day":
+                return f"CASE WHEN isfinite({date}) THEN {date} END"
+            case "week":
+                return f"(isoyear({date}) * 100 + week({date}))"
+            case "month":
+                return f"(year({date}) * 12 + month({date}) - 1)"
+            case "quarter":
+                return f"(year({date}) * 4 + quarter({date}) - 1)"
+            case _:
+                return f"year({date})"
+
+    def period_name(self, number: str, period: str) -> str:
+        match period:
+            case "day":
+                return f"CAST({number} AS VARCHAR)"
+            case "week":
+                return f"format('{{:04d}}-W{{:02d}}', {number} // 100, {number} % 100)"
+            case "month":
+                return f"format('{{:04d}}-{{:02d}}', {number} // 12, {number} % 12 + 1)"
+            case "quarter":
+                return f"format('{{:04d}}-Q{{:d}}', {number} // 4, {number} % 4 + 1)"
+            case _:
+                return f"format('{{:04d}}', {number})"
 
     def to_double(self, column: str, kind: str) -> str:
         return f"epoch({column})" if kind == "interval" else f"CAST({column} AS DOUBLE)"
@@ -110,7 +163,7 @@ def _if_present(column: str, expression: str) -> str:
     return f"CASE WHEN {column} IS NOT NULL THEN {expression} END"
 
 
-def parse_numbers(texts: Sequence[str]) -> FloatArray:
+def parse_numbers(texts: Sequence[str], numbers: NumberFormat) -> FloatArray:
     """Parse texts as numbers, by the rule for text files; NaN for a text that is no number."""
     import duckdb
     import pyarrow as pa
@@ -119,7 +172,7 @@ def parse_numbers(texts: Sequence[str]) -> FloatArray:
     with duckdb.connect(":memory:") as connection:
         connection.register("texts", pa.table({"text": pa.array(readable, type=pa.large_string())}))
         found = connection.sql(
-            f"SELECT {DuckdbSql().parse_number('text')} AS number FROM texts"
+            f"SELECT {DuckdbSql().parse_number('text', numbers)} AS number FROM texts"
         ).to_arrow_table()
-    numbers: FloatArray = found.column("number").to_numpy()
-    return numbers
+    parsed: FloatArray = found.column("number").to_numpy()
+    return parsed

@@ -41,7 +41,7 @@ class DuckdbRows:
         name: what to select from.
         schema: columns with the types they are stored in.
         relation: None if `connection` knows the rows by `name`.
-        once: the rows can be read only once.
+        once: the rows can be read only once; then `renew`, if it is given, makes them anew.
         statistics: Parquet files whose statistics allow `CoarseSums`; None where memory is limited.
         rejects: DuckDB leaves out records that are too long, and counts them in a table.
     """
@@ -52,6 +52,7 @@ class DuckdbRows:
     connection: duckdb.DuckDBPyConnection | None
     relation: duckdb.DuckDBPyRelation | None = None
     once: bool = False
+    renew: Callable[[], object] | None = None
     progress: bool = False
     statistics: FileSet | None = None
     rejects: bool = False
@@ -97,7 +98,7 @@ class DuckdbRows:
         query = GroupQuery(
             source=self.name,
             users=self._keys(self.roles.users),
-            groups=self._keys(self.roles.groups),
+            groups=[self.schema.group_column(name) for name in self.roles.groups],
             values=values,
             public=None if groups.public is None else build_public_groups_query(groups.public.texts),
             max_groups=groups.max_groups,
@@ -105,8 +106,9 @@ class DuckdbRows:
         )
 
         def group(split: bool) -> pa.Table:
-            table = self._fetch(query.build(split=split, quick=not self.once))
+            table = self._fetch(query.build(split=split, quick=self._is_repeatable))
             if "several" in table.column_names and not _is_unambiguous(table):
+                self._begin_again()
                 table = self._fetch(query.build(split=split, quick=False))
             return table
 
@@ -136,10 +138,20 @@ class DuckdbRows:
         """
         import duckdb
 
-        if not self.once:
+        if self._is_repeatable:
             with contextlib.suppress(duckdb.OutOfRangeException):
                 return group(False)
+            self._begin_again()
         return group(True)
+
+    @property
+    def _is_repeatable(self) -> bool:
+        return not self.once or self.renew is not None
+
+    def _begin_again(self) -> None:
+        """Make rows that can be read only once anew, before they are read again."""
+        if self.once and self.renew is not None:
+            self.renew()
 
 
 def _overflow_errors() -> tuple[type[Exception], ...]:

@@ -1,4 +1,4 @@
-"""The DuckDB engine: files, queries and data frames on one machine."""
+"""The DuckDB engine: files, databases, queries and data frames on one machine."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError, parameter
+from hubermean.ingest.arrow_files import MAX_DECIMAL_DIGITS, stream_arrow, stream_delta, stream_parquet
 from hubermean.ingest.duckdb.dialect import DuckdbSql
 from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.session import RecordTooLongError, open_session
 from hubermean.ingest.duckdb.text_files import make_readable
 from hubermean.ingest.engine import READ_FAILED, GroupOptions, mask_engine_errors, mask_errors
 from hubermean.ingest.files import MAX_RECORD_BYTES, FileSet, quote_identifier, quote_text, quote_texts
-from hubermean.ingest.frames import (
-    MAX_DECIMAL_DIGITS,
-    ArrowFrame,
-    describe_frame,
-    is_duckdb_relation,
-    stream_parquet,
-)
+from hubermean.ingest.frames import ArrowFrame, describe_frame, is_duckdb_relation
+from hubermean.ingest.locations import is_table_folder, without_credentials
+from hubermean.ingest.postgres import open_postgres
 from hubermean.ingest.schema import JSON_TOKEN, ColumnRoles, ColumnType, Schema, ValueColumn, type_name
 from hubermean.ingest.sql import SqlQuery
-from hubermean.types.options import EngineOptions
+from hubermean.ingest.sqlite import is_sqlite, open_sqlite
+from hubermean.ingest.text_format import TextFormat
+from hubermean.types.options import EngineOptions, ReadOptions
 
 if TYPE_CHECKING:
     import duckdb
@@ -108,33 +107,83 @@ class DuckdbSource:
 
 
 @contextlib.contextmanager
-def open_source(data: Any, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
-    """Open a path or glob, a query, a DuckDB relation or a data frame; see `Engine.open`."""
+def open_source(data: Any, roles: ColumnRoles, options: ReadOptions) -> Iterator[DuckdbSource]:
+    """Open files, a table of Delta, a query, a DuckDB relation or a data frame; see `Engine.open`."""
+    text = TextFormat() if options.is_plain else TextFormat.checked(options)
     if isinstance(data, str | os.PathLike):
-        files = FileSet.find(data)
-        open_files = _open_parquet if files.kind == "parquet" else _open_text
-        with open_files(files, roles, options) as source:
-            yield source
+        opened = _open_location(os.fspath(data), roles, options, text)
+    elif isinstance(data, SqlQuery) and data.connection is not None:
+        opened = _open_database(data, roles, options, text)
     elif isinstance(data, SqlQuery):
-        with _open_query(data, roles, options) as source:
-            yield source
+        opened = _open_query(data, roles, options, text)
     elif is_duckdb_relation(data):
-        if options.memory_limit is not None or options.threads is not None:
-            raise InputError(
-                f"a DuckDB relation runs in its own connection; set {parameter('memory_limit')} and "
-                "threads there"
-            )
-        schema = _schema(data)
-        rows = DuckdbRows(
-            name=f"hubermean_{id(data):x}", roles=roles, schema=schema, connection=None, relation=data
-        )
-        yield DuckdbSource(
-            schema=schema, options=options, countable=False, open_rows=lambda _: contextlib.nullcontext(rows)
-        )
+        opened = _open_relation(data, roles, options, text)
     else:
-        frame = mask_engine_errors(lambda: describe_frame(data, roles), _NO_FRAME, foreign=True)
-        with _open_frame(frame, roles, options) as source:
-            yield source
+        frame = mask_engine_errors(lambda: describe_frame(data, roles, text), _NO_FRAME, foreign=True)
+        options.refuse("this data frame, whose columns have types", numbers=frame.text is None)
+        opened = _open_frame(frame, roles, options, text)
+    with opened as source:
+        yield source
+
+
+def _open_location(
+    location: str, roles: ColumnRoles, options: ReadOptions, text: TextFormat
+) -> AbstractContextManager[DuckdbSource]:
+    if not isinstance(location, str):
+        raise InputError("a file name must be text that is not empty")
+    typed = "files whose columns have types"
+    if "://" in location or os.path.isdir(location):
+        if is_table_folder(location, "_delta_log"):
+            options.refuse(typed)
+            return _open_frame(stream_delta(location, roles), roles, options, text)
+        if is_table_folder(location, "metadata") and is_table_folder(location, "data"):
+            raise InputError(
+                f"{without_credentials(location)} looks like an Iceberg table; pass "
+                "table.scan().to_arrow_batch_reader() of pyiceberg instead"
+            )
+    files = FileSet.find(location)
+    if files.kind in ("parquet", "arrow"):
+        options.refuse(typed)
+        if files.kind == "parquet" and files.filesystem is None:
+            return _open_parquet(files, roles, options, text)
+        stream = stream_parquet if files.kind == "parquet" else stream_arrow
+        broken = f"{files.shown(files.paths[0])} cannot be read; check that it is complete"
+        frame = mask_engine_errors(lambda: stream(files, roles), broken)
+        return _open_frame(frame, roles, options, text)
+    options.refuse("JSON lines", numbers=False, files=files.kind == "json")
+    return _open_text(files.formatted(text), roles, options, text)
+
+
+@contextlib.contextmanager
+def _open_database(
+    data: SqlQuery, roles: ColumnRoles, options: ReadOptions, text: TextFormat
+) -> Iterator[DuckdbSource]:
+    if is_sqlite(data.connection):
+        options.refuse("a database", numbers=False)
+        opened = open_sqlite(data, roles, text)
+    else:
+        options.refuse("a database, whose columns have types")
+        opened = open_postgres(data, roles)
+    with opened as frame, _open_frame(frame, roles, options, text) as source:
+        yield source
+
+
+@contextlib.contextmanager
+def _open_relation(
+    data: duckdb.DuckDBPyRelation, roles: ColumnRoles, options: ReadOptions, text: TextFormat
+) -> Iterator[DuckdbSource]:
+    options.refuse("a DuckDB relation, whose columns have types")
+    if options.memory_limit is not None or options.threads is not None:
+        raise InputError(
+            f"a DuckDB relation runs in its own connection; set {parameter('memory_limit')} and threads there"
+        )
+    schema = _schema(data, null=text.null)
+    rows = DuckdbRows(
+        name=f"hubermean_{id(data):x}", roles=roles, schema=schema, connection=None, relation=data
+    )
+    yield DuckdbSource(
+        schema=schema, options=options, countable=False, open_rows=lambda _: contextlib.nullcontext(rows)
+    )
 
 
 _NO_FRAME = (
@@ -143,7 +192,9 @@ _NO_FRAME = (
 
 
 @contextlib.contextmanager
-def _open_parquet(files: FileSet, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+def _open_parquet(
+    files: FileSet, roles: ColumnRoles, options: EngineOptions, text: TextFormat
+) -> Iterator[DuckdbSource]:
     broken = f"{files.paths[0]} cannot be read as Parquet; check that it is complete"
 
     @contextlib.contextmanager
@@ -151,7 +202,7 @@ def _open_parquet(files: FileSet, roles: ColumnRoles, options: EngineOptions) ->
         if attempt.bytewise:
             frame = stream_parquet(files, roles)
             with open_session((), attempt.options) as connection:
-                yield _register(frame, connection, roles, attempt.options)
+                yield _register(frame, connection, roles, attempt.options, text)
             return
         index_ids = None
         if not roles.groups and len(roles.users) == 1:
@@ -163,7 +214,7 @@ def _open_parquet(files: FileSet, roles: ColumnRoles, options: EngineOptions) ->
             yield DuckdbRows(
                 name=scan,
                 roles=roles,
-                schema=_schema(relation, names_declared=True),
+                schema=_schema(relation, names_declared=True, null=text.null),
                 connection=connection,
                 progress=attempt.options.progress,
                 statistics=files if attempt.options.memory_limit is None else None,
@@ -184,22 +235,29 @@ def _open_parquet(files: FileSet, roles: ColumnRoles, options: EngineOptions) ->
 
 
 @contextlib.contextmanager
-def _open_text(files: FileSet, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+def _open_text(
+    files: FileSet, roles: ColumnRoles, options: EngineOptions, text: TextFormat
+) -> Iterator[DuckdbSource]:
     """Open CSV files or JSON lines: every column is text, and the names are known before reading."""
     types: dict[str, Any]
+    keys, values = [*roles.users, *roles.group_columns], list(roles.values)
+    if files.kind == "json" and (text.null or not text.numbers.is_plain):
+        keys, values = [*keys, *values], []  # numbers of JSON are not written in the caller's format
     if files.kind == "csv":
         types = dict.fromkeys(files.header, _TEXT)
     else:
-        types = dict.fromkeys(roles.values, _TEXT) | dict.fromkeys([*roles.users, *roles.groups], _TOKEN)
-    schema = Schema(types=types, dialect=DuckdbSql(), text_values=True)
+        types = dict.fromkeys(values, _TEXT) | dict.fromkeys(keys, _TOKEN)
+    schema = Schema(types=types, dialect=DuckdbSql(), text=text, null=text.null)
 
     @contextlib.contextmanager
     def open_rows(attempt: Attempt) -> Iterator[DuckdbRows]:
-        with make_readable(files) as readable, open_session(readable.paths, attempt.options) as connection:
+        with (
+            files.local() as local,
+            make_readable(local) as readable,
+            open_session(readable.paths, attempt.options) as connection,
+        ):
             yield DuckdbRows(
-                name=_reserve(readable, attempt).scan(
-                    keys=[*roles.users, *roles.groups], values=roles.values
-                ),
+                name=_reserve(readable, attempt).scan(keys=keys, values=values),
                 roles=roles,
                 schema=schema,
                 connection=connection,
@@ -217,20 +275,42 @@ def _reserve(files: FileSet, attempt: Attempt) -> FileSet:
 
 
 @contextlib.contextmanager
-def _open_query(data: SqlQuery, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
+def _open_query(
+    data: SqlQuery, roles: ColumnRoles, options: ReadOptions, text: TextFormat
+) -> Iterator[DuckdbSource]:
     """Open a query; it is first bound to tables without records, which shows the types of its result."""
-    texts = [(name, files) for name, files in data.files if files.kind != "parquet"]
+    texts = [(name, files.formatted(text)) for name, files in data.files if files.kind != "parquet"]
+    options.refuse("a query, which casts its text itself", files=not texts)
+    with contextlib.ExitStack() as copies:
+        parquet = [
+            (name, copies.enter_context(files.local()))
+            for name, files in data.files
+            if files.kind == "parquet"
+        ]
+        with _open_local_query(data.query, parquet, texts, roles, options, text) as source:
+            yield source
+
+
+@contextlib.contextmanager
+def _open_local_query(
+    query: str,
+    parquet: Sequence[tuple[str, FileSet]],
+    texts: Sequence[tuple[str, FileSet]],
+    roles: ColumnRoles,
+    options: EngineOptions,
+    text: TextFormat,
+) -> Iterator[DuckdbSource]:
 
     @contextlib.contextmanager
     def bind(attempt: Attempt, *, loaded: bool) -> Iterator[DuckdbRows]:
         # Text files are loaded before access is disabled: a query that named their path would make DuckDB infer types
         # from content.
-        paths = [path for _, files in data.files if files.kind == "parquet" for path in files.paths]
+        paths = [path for _, files in parquet for path in files.paths]
         with contextlib.ExitStack() as stack:
             tables = []
             for name, files in texts:
                 if loaded:
-                    readable = stack.enter_context(make_readable(files))
+                    readable = stack.enter_context(make_readable(stack.enter_context(files.local())))
                     tables.append((name, f"SELECT * FROM {_reserve(readable, attempt).scan()}"))
                 else:
                     empty = ", ".join(
@@ -239,7 +319,7 @@ def _open_query(data: SqlQuery, roles: ColumnRoles, options: EngineOptions) -> I
                     tables.append((name, f"SELECT {empty} LIMIT 0"))
             session = open_session(paths, attempt.options, tables=tables, rejects=loaded)
             connection = stack.enter_context(session)
-            schema = _schema(_create_view(data, connection))
+            schema = _schema(_create_view(query, parquet, connection), null=text.null)
             yield DuckdbRows(
                 name=_QUERY,
                 roles=roles,
@@ -259,26 +339,27 @@ def _open_query(data: SqlQuery, roles: ColumnRoles, options: EngineOptions) -> I
         yield DuckdbSource(schema=rows.schema, options=options, countable=False, open_rows=open_rows)
 
 
-def _create_view(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+def _create_view(
+    query: str, parquet: Sequence[tuple[str, FileSet]], connection: duckdb.DuckDBPyConnection
+) -> duckdb.DuckDBPyRelation:
     import duckdb
 
     def execute(statement: str) -> None:
         connection.execute(statement).fetchall()
 
-    for name, files in data.files:
-        if files.kind == "parquet":
-            view = f"CREATE VIEW {quote_identifier(name)} AS SELECT * FROM {files.scan()}"
-            broken = f"{files.paths[0]} cannot be read as Parquet; check that it is complete"
-            mask_engine_errors(partial(execute, view), broken)
+    for name, files in parquet:
+        view = f"CREATE VIEW {quote_identifier(name)} AS SELECT * FROM {files.scan()}"
+        broken = f"the files of table {name!r} cannot be read as Parquet; check that they are complete"
+        mask_engine_errors(partial(execute, view), broken)
     try:
-        statements = duckdb.extract_statements(data.query)
+        statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise InputError("a query must be one SELECT statement")
+            raise InputError("a query must be one SELECT statement; nothing else is run")
         connection.execute(f"CREATE VIEW {_QUERY} AS {statements[0].query.rstrip().rstrip(';')}").fetchall()
         return connection.sql(f"SELECT * FROM {_QUERY}")
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         # These errors quote the query and schemas, never rows.
-        problem = f"the query cannot be run: {str(error).splitlines()[0]}"
+        problem = f"the query cannot be run, correct it: {str(error).splitlines()[0]}"
         if _TYPE_MEMBERS.search(problem):  # may quote the first line of a file without a header
             problem = "the query cannot be run: a function or an operator does not accept the type of a column; cast it"
     except duckdb.Error:
@@ -287,37 +368,62 @@ def _create_view(data: SqlQuery, connection: duckdb.DuckDBPyConnection) -> duckd
 
 
 @contextlib.contextmanager
-def _open_frame(frame: ArrowFrame, roles: ColumnRoles, options: EngineOptions) -> Iterator[DuckdbSource]:
-    if frame.once:  # it cannot be read again without the limit
+def _open_frame(
+    frame: ArrowFrame, roles: ColumnRoles, options: EngineOptions, text: TextFormat
+) -> Iterator[DuckdbSource]:
+    if not frame.repeatable:  # it cannot be read again without the limit
         options = replace(options, memory_limit=None)
     with open_session((), options) as connection:
         empty = replace(frame, read=frame.schema.empty_table)
-        schema = mask_engine_errors(lambda: _register(empty, connection, roles, options).schema, _NO_FRAME)
+        schema = mask_engine_errors(
+            lambda: _register(empty, connection, roles, options, text).schema, _NO_FRAME
+        )
 
         @contextlib.contextmanager
         def open_rows(attempt: Attempt) -> Iterator[DuckdbRows]:
             if attempt == Attempt(options=options):
-                yield _register(frame, connection, roles, options)
+                yield _register(frame, connection, roles, options, text)
                 return
-            if frame.once:
-                raise ValueError("a stream cannot be read again")
+            if not frame.repeatable or attempt.bytewise:
+                raise ValueError("there is no other way to read a stream")
             with open_session((), attempt.options) as another:
-                yield _register(frame, another, roles, attempt.options)
+                yield _register(frame, another, roles, attempt.options, text)
 
         yield DuckdbSource(schema=schema, options=options, countable=frame.countable, open_rows=open_rows)
 
 
 def _register(
-    frame: ArrowFrame, connection: duckdb.DuckDBPyConnection, roles: ColumnRoles, options: EngineOptions
+    frame: ArrowFrame,
+    connection: duckdb.DuckDBPyConnection,
+    roles: ColumnRoles,
+    options: EngineOptions,
+    text: TextFormat,
 ) -> DuckdbRows:
-    connection.register(_FRAME, frame.read())
-    schema = _schema(connection.sql(f"SELECT * FROM {_FRAME}"), units=frame.units)
+    def register() -> None:
+        connection.register(_FRAME, frame.read())
+
+    register()
+    name = _FRAME
+    if frame.conversions:
+        columns = ", ".join(
+            f"{frame.conversions.get(column, quote_identifier(column))} AS {quote_identifier(column)}"
+            for column in frame.schema.names
+        )
+        name = f"(SELECT {columns} FROM {_FRAME})"
+    schema = _schema(
+        connection.sql(f"SELECT * FROM {name}"),
+        units=frame.units,
+        text=frame.text,
+        null=text.null,
+        names_declared=frame.names_declared,
+    )
     return DuckdbRows(
-        name=_FRAME,
+        name=name,
         roles=roles,
         schema=schema,
         connection=connection,
         once=frame.once,
+        renew=register if frame.repeatable else None,
         progress=options.progress,
     )
 
@@ -354,7 +460,7 @@ def _check_parquet_names(files: FileSet, roles: ColumnRoles) -> None:
     import pyarrow.parquet as pq
 
     wanted = {name.lower() for name in roles.columns}
-    keys = {name.lower() for name in (*roles.users, *roles.groups)}
+    keys = {name.lower() for name in (*roles.users, *roles.group_columns)}
     for path in files.paths:
         schema = mask_engine_errors(
             partial(pq.read_schema, path), f"{path} cannot be read as Parquet; check that it is complete"
@@ -386,7 +492,7 @@ def _check_bytewise_types(files: FileSet, rows: DuckdbRows, roles: ColumnRoles) 
         def bytewise_types() -> dict[str, Any]:
             frame = stream_parquet(files, roles)
             empty = replace(frame, read=frame.schema.empty_table)
-            return dict(_register(empty, connection, roles, EngineOptions()).schema.types)
+            return dict(_register(empty, connection, roles, EngineOptions(), TextFormat()).schema.types)
 
         odd = "a column is of a type that cannot be read beside text"
         for name, kind in mask_engine_errors(
@@ -403,9 +509,13 @@ def _schema(
     *,
     names_declared: bool = False,
     units: dict[str, Fraction] | None = None,
+    text: TextFormat | None = None,
+    null: tuple[str, ...] = (),
 ) -> Schema:
     types = dict(zip(relation.columns, relation.types, strict=True))
-    return Schema(types=types, dialect=DuckdbSql(), names_declared=names_declared, units=units)
+    return Schema(
+        types=types, dialect=DuckdbSql(), names_declared=names_declared, units=units, text=text, null=null
+    )
 
 
 class DuckdbEngine:
@@ -414,7 +524,7 @@ class DuckdbEngine:
     name = "duckdb"
 
     def open(
-        self, data: Any, roles: ColumnRoles, options: EngineOptions
+        self, data: Any, roles: ColumnRoles, options: ReadOptions
     ) -> AbstractContextManager[DuckdbSource]:
         return open_source(data, roles, options)
 

@@ -1,4 +1,4 @@
-"""Text files: copies that DuckDB reads without losing a record or merging two identities.
+"""Text files: copies in UTF-8 that DuckDB reads without losing a record or merging two identities.
 
 DuckDB drops a CSV record that is no UTF-8, and a JSON record with half a surrogate pair in any text. So each byte that
 is no UTF-8, and each byte of half a pair, is written as one character from a range that no text uses
@@ -21,8 +21,8 @@ from typing import BinaryIO, cast
 
 from hubermean.errors import InputError
 from hubermean.ingest.duckdb.session import scratch_folder
-from hubermean.ingest.files import FileSet
-from hubermean.ingest.identity import ESCAPED_BYTES, escape_bytes
+from hubermean.ingest.files import FileSet, decode_incrementally
+from hubermean.ingest.identity import ESCAPED_BYTES, escape_bytes, escape_invalid
 
 _BLOCK = 1 << 22
 _BYTE_ORDER_MARK = codecs.BOM_UTF8  # DuckDB reads it as part of the first JSON record
@@ -37,19 +37,21 @@ _ESCAPES = re.compile(
 @contextlib.contextmanager
 def make_readable(files: FileSet) -> Iterator[FileSet]:
     """Yield the files, with temporary copies in place of those that DuckDB would misread."""
-    found = {path: _check_text(path, files.kind) for path in files.paths}
+    encoded = files.encoding != "utf_8"
+    found = {} if encoded else {path: _check_text(path, files.kind) for path in files.paths}
     longest = max((one.longest_line for one in found.values()), default=0)
     files = replace(files, max_record_bytes=max(longest, files.max_record_bytes))
     # Archives always: Python and DuckDB treat bytes after their end differently.
-    needed = [path for path, one in found.items() if not one.readable or _is_archive(path)]
+    needed = [path for path in files.paths if encoded or not found[path].readable or _is_archive(path)]
     if not needed:
         yield files
         return
     with scratch_folder() as scratch:  # a copy of the data must not outlive a crash
         copies = {path: os.path.join(scratch, f"{number}.copy") for number, path in enumerate(needed)}
         for path, copy in copies.items():
-            (_write_json if files.kind == "json" else _write_csv)(path, copy)
-        yield replace(files, paths=tuple(copies.get(path, path) for path in files.paths))
+            _write_json(path, copy) if files.kind == "json" else _write_csv(path, copy, files.encoding)
+        paths = tuple(copies.get(path, path) for path in files.paths)
+        yield replace(files, paths=paths, encoding="utf_8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +87,12 @@ def _check_text(path: str, kind: str) -> _TextCheck:
     return _TextCheck(readable=readable and not pending, longest_line=max(longest, since) + _BLOCK)
 
 
-def _write_csv(path: str, copy: str) -> None:
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="surrogateescape")
+def _write_csv(path: str, copy: str, encoding: str) -> None:
+    decoder = decode_incrementally(encoding)
     with open(copy, "wb") as output:
         for block in _blocks(path):
-            output.write(_escape_invalid(decoder.decode(block)).encode())
-        output.write(_escape_invalid(decoder.decode(b"", final=True)).encode())
+            output.write(escape_invalid(decoder.decode(block)).encode())
+        output.write(escape_invalid(decoder.decode(b"", final=True)).encode())
 
 
 def _write_json(path: str, copy: str) -> None:
@@ -100,7 +102,7 @@ def _write_json(path: str, copy: str) -> None:
             if number == 0:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             if not line.isascii() or b"\\u" in line:
-                text = _escape_invalid(line.decode("utf-8", errors="surrogateescape"))
+                text = escape_invalid(line.decode("utf-8", errors="surrogateescape"))
                 line = _ESCAPES.sub(_escape_half_pair, text).encode()
             output.write(line)
 
@@ -111,15 +113,6 @@ def _escape_half_pair(escape: re.Match[str]) -> str:
         return escape.group()
     held = chr(int(code, 16)).encode("utf-8", errors="surrogatepass")
     return escape_bytes(held.decode("utf-8", errors="surrogateescape"))
-
-
-def _escape_invalid(text: str) -> str:
-    """Escape bytes that are no UTF-8, and the bytes of characters that would be read as escaped bytes."""
-    if ESCAPED_BYTES.search(text):
-        text = ESCAPED_BYTES.sub(
-            lambda letter: letter.group().encode().decode("ascii", errors="surrogateescape"), text
-        )
-    return escape_bytes(text)
 
 
 def _blocks(path: str) -> Iterator[bytes]:

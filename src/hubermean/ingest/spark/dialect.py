@@ -11,11 +11,13 @@ from fractions import Fraction
 
 from hubermean.data.encoding import BINARY, INT64_LIMIT
 from hubermean.ingest.schema import MAX_UNITS, Part
+from hubermean.ingest.text_format import NumberFormat
 
 _WORD = 10**18
 _EXACT = Context(prec=60)
 _INFINITY = "CAST('Infinity' AS DOUBLE)"
-_MICROSECONDS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000}
+_DAY = 86_400_000_000
+_MICROSECONDS = {"DAY": _DAY, "HOUR": 3_600_000_000, "MINUTE": 60_000_000}
 
 
 class SparkSql:
@@ -23,6 +25,9 @@ class SparkSql:
 
     def quote(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
+
+    def quote_text(self, text: str) -> str:
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     def has_key(self, column: str, *, floating: bool) -> str:
         present = f"{column} IS NOT NULL"
@@ -41,8 +46,47 @@ class SparkSql:
             return f"CASE WHEN {column} = 0 THEN '0' ELSE {_without_trailing_zeros(text)} END"
         return text
 
-    def parse_number(self, column: str) -> str:
-        return f"try_cast(trim({column}) AS DOUBLE)"
+    def json_token(self, column: str) -> str:
+        raise NotImplementedError("Spark reads columns with types only")
+
+    def parse_number(self, column: str, numbers: NumberFormat) -> str:
+        raise NotImplementedError("Spark reads columns with types only")
+
+    def to_date(self, column: str, kind: str) -> str:
+        if kind == "date":
+            return column
+        if kind == "timestamp":
+            return f"CAST({column} AS DATE)"
+        # A cast would depend on the time zone of the session.
+        micros = f"unix_micros({column})"
+        days = f"({micros} div {_DAY}L - CASE WHEN {micros} % {_DAY}L < 0 THEN 1 ELSE 0 END)"
+        return f"date_from_unix_date(CAST({days} AS INT))"
+
+    def period_number(self, date: str, period: str) -> str:
+        match period:
+            case "day":
+                return date
+            case "week":
+                return f"(extract(YEAROFWEEK FROM {date}) * 100 + weekofyear({date}))"
+            case "month":
+                return f"(year({date}) * 12 + month({date}) - 1)"
+            case "quarter":
+                return f"(year({date}) * 4 + quarter({date}) - 1)"
+            case _:
+                return f"year({date})"
+
+    def period_name(self, number: str, period: str) -> str:
+        match period:
+            case "day":
+                return f"CAST({number} AS STRING)"
+            case "week":
+                return f"format_string('%04d-W%02d', {number} div 100, {number} % 100)"
+            case "month":
+                return f"format_string('%04d-%02d', {number} div 12, {number} % 12 + 1)"
+            case "quarter":
+                return f"format_string('%04d-Q%d', {number} div 4, {number} % 4 + 1)"
+            case _:
+                return f"format_string('%04d', {number})"
 
     def to_double(self, column: str, kind: str) -> str:
         if kind == "boolean":

@@ -27,7 +27,8 @@ from hubermean.ingest.spark.session import (
     silence_spark,
 )
 from hubermean.ingest.spark.table import SparkTable, unpersist
-from hubermean.types.options import EngineOptions
+from hubermean.ingest.text_format import TextFormat
+from hubermean.types.options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +85,7 @@ class SparkSource:
 
     @property
     def _group_keys(self) -> tuple[list[str], list[str]]:
-        return alias_keys([self.schema.key_column(name) for name in self._roles.groups], "group")
+        return alias_keys([self.schema.group_column(name) for name in self._roles.groups], "group")
 
     def _select_groups(
         self, entries: DataFrame, values: Sequence[ValueColumn], options: GroupOptions
@@ -96,7 +97,7 @@ class SparkSource:
         n_users = None
         if options.pooled:
             n_users = self._partition_by(users, entries.select(*users)).distinct().count()
-        keys = [self.schema.key_column(name) for name in self._roles.groups]
+        keys = [self.schema.group_column(name) for name in self._roles.groups]
         pairs = list(zip(keys, groups, strict=True))
         kept = entries.where(" AND ".join(key.present(group) for key, group in pairs))
         kept = kept.withColumns({group: functions.expr(key.identity(group)) for key, group in pairs})
@@ -225,16 +226,18 @@ class SparkEngine:
     name = "spark"
 
     @contextlib.contextmanager
-    def open(self, data: Any, roles: ColumnRoles, options: EngineOptions) -> Iterator[SparkSource]:
+    def open(self, data: Any, roles: ColumnRoles, options: ReadOptions) -> Iterator[SparkSource]:
         if options.memory_limit is not None or options.threads is not None:
             raise InputError(
                 f"Spark has its own settings for memory and threads; leave {parameter('memory_limit')} "
                 "and threads out"
             )
+        text = TextFormat() if options.is_plain else TextFormat.checked(options)
+        options.refuse("Spark, whose columns have types")
         with silence_spark():
             frame = mask_engine_errors(lambda: open_frame(data), UNSUPPORTED_DATA, foreign=True)
             types = {field.name: convert_type(field.dataType) for field in frame.schema.fields}
-            read = [*roles.values, *roles.groups]  # decimals distinguish users just as well
+            read = [*roles.values, *roles.group_columns]  # decimals distinguish users just as well
             unsigned = mask_engine_errors(
                 lambda: find_unsigned_columns(frame, read), UNSUPPORTED_DATA, foreign=True
             )
@@ -246,7 +249,7 @@ class SparkEngine:
                 )
                 types |= dict.fromkeys(durations, ColumnType(id="bigint", name="BIGINT"))
             units = dict.fromkeys(durations, Fraction(1, 10**6))
-            schema = Schema(types=types, dialect=_SQL, units=units, names_declared=True)
+            schema = Schema(types=types, dialect=_SQL, units=units, names_declared=True, null=text.null)
             for name in roles.columns:
                 schema.require_column(name)
             # A table may be a view, and a data frame any query; files named by their path are neither.

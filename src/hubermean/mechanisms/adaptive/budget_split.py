@@ -47,6 +47,7 @@ _SHARE_CAP_PART = 0.2
 # Per record these are for 5,000 users times epsilon, and fall with a power of that.
 _CAP_PART, _WEIGHT_PART, _INFLUENCE_PART, _FIRST_STEP_PART = 0.045, 0.055, 0.22, 0.05
 _RECORD_SIZE, _RECORD_DECAY, _RECORD_MOST = 5000.0, 0.25, 2.5
+_DROWNED = 0.05  # of the users, as if each had one record: noise in the sum of weights that does not matter
 _LARGEST_CAP_PART, _LARGEST_INFLUENCE_PART = 0.15, 0.22
 _FIRST_BOUND = 0.5  # of the influence bound: what bounds a user in the first step
 _STRETCH = 0.116  # the power of the number of users beyond, over that which should be
@@ -101,6 +102,17 @@ class BudgetSplit:
         if not counts.any():
             raise InputError("no user has a record; give counts= of at least one for some user")
         return public_contribution_bound(counts[counts > 0], share_above(len(counts)))
+
+    @property
+    def seeks_rank_bound(self) -> bool:
+        """Whether the sum of weights has noise of its own bound: where the caller's bound, if any, would drown it."""
+        if self.caps_weights:
+            return False
+        if self.start.cap is None:
+            return True
+        users = self.start.users or float(self.facts.planned_users)
+        noise = math.sqrt(2.0) * self.start.cap / self.weight_epsilon(replace(self.start, users=users))
+        return noise > _DROWNED * users
 
     def weight_cap(self, found: AdaptiveEstimates) -> int | None:
         """The largest weight of a user where what it adds is bounded; None for none."""

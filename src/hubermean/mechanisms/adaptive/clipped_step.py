@@ -49,7 +49,7 @@ HEAVY = (
 )
 FEW_HOLD_MANY = (
     "A few users hold a large part of the records. If their values differ from those of the others, the true mean over "
-    "records may lie outside the interval; consider the mean of user means (per='user') instead."
+    "records may lie outside the interval; consider the mean of user means (per user) instead."
 )
 FEW_USERS = (
     "So few users show little of how skewed their values are. If they are, the true mean may lie outside the interval; "

@@ -22,6 +22,7 @@ from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.grouped import AdditiveMechanism, GroupMechanism, GroupOutcome, SummedGroups
+from hubermean.types.dry_run import Prospect
 from hubermean.types.request import PublicFacts, Request
 
 StepsFor = Callable[[int], PreparedSteps]
@@ -58,6 +59,9 @@ class AdaptiveGroups(GroupMechanism):
             budget_breakdown=steps.break_down_budget(results),
         )
 
+    def prospect(self) -> Prospect:
+        return replace(self.steps(1).prospect(), mechanism=self.mechanism)
+
     def _together(self, steps: PreparedSteps, found: AdaptiveEstimates) -> SummedGroups:
         return SummedGroups(prepared=self.finish(steps, found), mechanism=self.mechanism)
 
@@ -81,7 +85,7 @@ def adaptive_groups(
             )
         else:
             made = replace(mechanism.steps(group_split.estimation, pool_facts), final_step=THE_COUNT)
-        return replace(made, charged=group_split.whole)
+        return replace(made, charged=group_split.whole, before=group_split.selection_cost)
 
     steps(1)
 

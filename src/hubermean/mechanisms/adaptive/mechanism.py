@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
-from hubermean.accounting.budget import THE_MEAN, BudgetEntry, PrivacyBudget
+from hubermean.accounting.budget import THE_MEAN, BudgetEntry, PrivacyBudget, PrivacyCost, not_below
 from hubermean.data.user_table import PrivateTable
 from hubermean.distributed.queries import memoise
 from hubermean.distributions.output import (
@@ -25,7 +25,7 @@ from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
 from hubermean.mechanisms.adaptive.clipped_step import PreparedClippedStep
 from hubermean.mechanisms.adaptive.parameters import TIES, AdaptiveEstimates, InfeasibleError, ValueParameters
 from hubermean.mechanisms.adaptive.steps import Purpose, Step, plan_steps
-from hubermean.mechanisms.base import Outcome, Prepared
+from hubermean.mechanisms.base import Outcome, Prepared, refuse
 from hubermean.mechanisms.contributions import (
     check_optional_max_records,
     check_user_estimate,
@@ -33,6 +33,7 @@ from hubermean.mechanisms.contributions import (
 )
 from hubermean.searches.bounds import LARGEST_MAX_RECORDS
 from hubermean.searches.location import LENGTHS, PER_OCTAVE
+from hubermean.types.dry_run import Prospect
 from hubermean.types.options import PartialBounds, PublicParameters
 from hubermean.types.request import PublicFacts, Request
 
@@ -55,7 +56,8 @@ class StepResults(Generic[T]):
 class PreparedSteps:
     """The steps, decided from public numbers; the sample decides what each finds.
 
-    `charged` is what a refusal costs, where that is more than the request: something else was sampled before.
+    `charged` is what the whole release is charged, where that is more than the request: something else was sampled
+    before, for the epsilon and delta of `before`.
     `final_step` names what the budget that the steps leave pays for.
     """
 
@@ -64,6 +66,7 @@ class PreparedSteps:
     split: BudgetSplit
     steps: tuple[Step, ...]
     charged: Request | None = None
+    before: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     final_step: str = THE_MEAN
 
     def concentrated(self) -> Fraction | None:
@@ -71,6 +74,15 @@ class PreparedSteps:
 
     def is_adaptive(self) -> bool:
         return bool(self.steps)
+
+    def prospect(self) -> Prospect:
+        steps = (*(step.what for step in self.steps), self.final_step)
+        needs = f"about {self.least_users():,} users with usable records" if self.steps else ""
+        return Prospect(steps=steps, needs=tuple(filter(None, [needs])))
+
+    def least_users(self) -> int:
+        """The least number of users with which a release can be expected."""
+        return self.split.least_users()
 
     def dry_run(self, last: Callable[[AdaptiveEstimates], object], *, users: float | None = None) -> None:
         """Refuse, before anything is spent, what no sample could be released with.
@@ -156,18 +168,20 @@ class PreparedSteps:
         """
         found = self.split.start
         costs = []
+        spent = Fraction(0)  # by the steps that ran, those after which nothing more could be done included
         try:
             for step in self.steps:
-                step.cost(found)
-                (first, sample), before = sample, found.spent
+                cost = step.cost(found)
+                first, sample = sample
+                spent += cost
                 found = step.update(found, first)
-                costs.append((step.what, found.spent - before))
+                costs.append((step.what, cost))
             return StepResults(found=found, made=last(found), sample=sample, costs=tuple(costs))
         except (InputError, InfeasibleError) as reason:
             advice = self.split.help
             if str(reason) == TIES:
                 advice = f"give {parameter('bounds')}, for a flag (0, 1)"
-            raise self.refusal(str(reason), advice) from None
+            raise self.refusal(str(reason), advice, spent=spent) from None
 
     def break_down_budget(self, results: StepResults[Any]) -> tuple[BudgetEntry, ...]:
         """What the steps cost, and what was left for that which they lead to."""
@@ -175,11 +189,21 @@ class PreparedSteps:
         costs = [*results.costs, (self.final_step, privacy_budget.total - results.found.spent)]
         return privacy_budget.break_down_budget(costs, self.request.delta)
 
-    def refusal(self, reason: str, advice: str) -> NotReleased:
+    def refusal(self, reason: str, advice: str, *, spent: Fraction | None = None) -> NotReleased:
+        """The refusal of a sample, after steps that cost `spent`; None where all of the budget was spent.
+
+        What each step costs is fixed before it runs, from public numbers and earlier samples, and so is that no step
+        follows: the rest of the budget is not spent (proofs/ledger.md, Lemmas 6 and 7).
+        """
         charged = self.charged or self.request
-        epsilon, delta = charged.epsilon, charged.delta
-        spent = f"epsilon = {epsilon:g}" + (f" and delta = {delta:g} are" if delta > 0 else " is")
-        return NotReleased(f"{reason}; {spent} spent; {advice}", epsilon=epsilon, delta=delta)
+        if spent is None:
+            return refuse(reason, advice, charged=charged)
+        request, (epsilon, delta) = self.request, self.before
+        whole = PrivacyCost(epsilon=request.epsilon, delta=request.delta)
+        used = self.split.privacy_budget.used_by(spent, whole)
+        if epsilon > 0 or delta > 0:  # the steps that follow another are in pure epsilon
+            used = PrivacyCost(epsilon=not_below(epsilon + spent), delta=not_below(delta))
+        return refuse(reason, advice, charged=charged, used=used)
 
 
 # Bounds vary from sample to sample, and number of users and squares are noisy too: so much more was measured, on 300 to

@@ -96,8 +96,8 @@ def plan_steps(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
     elif split.seeks_center:
         yield ChooseCenters(split)
     if purpose == "mean" and split.request.per == "record" and not split.weight_is_public:
-        by_rank = split.start.cap is None and not split.caps_weights
-        if split.start.cap is None:
+        by_rank = split.seeks_rank_bound
+        if by_rank or split.start.cap is None:
             yield ChooseRankBound(split) if by_rank else ChooseContributionBound(split)
         yield MeasureWeightAndHeavyUsers(split) if by_rank else MeasureWeight(split)
     if split.by_influence:
@@ -173,8 +173,11 @@ class ChooseRankBound(ChooseContributionBound):
         )
 
     def update(self, found: AdaptiveEstimates, sample: int) -> AdaptiveEstimates:
-        beyond = self.split.rank_bound_search(found).expected_beyond
-        return replace(super().update(found, sample), beyond_cap=beyond)
+        updated, given = super().update(found, sample), self.split.known.max_records
+        assert updated.cap is not None
+        if given is not None and updated.cap >= given:  # nobody counts for more than the caller's bound
+            return replace(updated, cap=given)
+        return replace(updated, beyond_cap=self.split.rank_bound_search(found).expected_beyond)
 
 
 @dataclass(frozen=True)
@@ -229,9 +232,14 @@ class MeasureWeightAndHeavyUsers(MeasureWeight):
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         assert found.cap is not None
-        histogram = count_records(table)
+        histogram, given = count_records(table), self.split.known.max_records
+        if found.beyond_cap == 0.0:  # the caller's bound, which need not be on the grid
+            return NoisySum(
+                position=[*super().distribution(table, found).position, 0], noise=self._noises(found)
+            )
         at, far = np.searchsorted(MAX_RECORDS_GRID, [found.cap, _FAR_BEYOND * found.cap])
-        beyond = int(histogram.above[far]) if far < len(MAX_RECORDS_GRID) else 0
+        none = far >= len(MAX_RECORDS_GRID) or (given is not None and given <= _FAR_BEYOND * found.cap)
+        beyond = 0 if none else int(histogram.above[far])
         weight = int(histogram.weights[at]) - beyond * found.cap
         return NoisySum(position=[weight, beyond], noise=self._noises(found))
 
@@ -242,13 +250,20 @@ class MeasureWeightAndHeavyUsers(MeasureWeight):
             raise InfeasibleError(
                 "there are too few records compared with the noise that hides the heaviest user"
             )
+        updated = replace(
+            found,
+            spent=found.spent + self.cost(found),
+            weight=float(sample[0]),
+            weight_stddev=of_weight.stddev,
+        )
+        if found.beyond_cap == 0.0:
+            return updated
         excess = _EXCESS * found.beyond_cap * found.cap  # a guess, and so as uncertain as it is large
         weight = sample[0] + excess
         users = max(found.users or 1.0, 1.0)
         exponential = weight / users * max(math.log(users / found.beyond_cap), 1.0)
         return replace(
-            found,
-            spent=found.spent + self.cost(found),
+            updated,
             weight=weight,
             weight_stddev=math.hypot(of_weight.stddev, excess),
             skew=math.inf if sample[1] > _FAR_NATS * of_far.scale else found.cap / exponential,
@@ -308,10 +323,11 @@ class ChooseIntervals(_EachColumn):
         columns = self.columns(found)
         if not columns:
             return found
-        lengths, centers, shares = (
-            list(numbers) if numbers else [0] * self.split.columns
-            for numbers in (found.lengths, found.centers, found.shares)
-        )
+        # Nothing is known of a column before its first search.
+        unknown = [0] * self.split.columns
+        lengths: list[int] = list(found.lengths or unknown)
+        centers: list[float] = list(found.centers or unknown)
+        shares: list[float] = list(found.shares or unknown)
         for column, number in zip(columns, split_by_column(sample), strict=True):
             search = self.search(column, found)
             try:

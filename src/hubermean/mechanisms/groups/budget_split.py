@@ -92,22 +92,26 @@ class GroupBudgetSplit:
         if self.selection is None:
             return means
         # Rounded down, so that all entries together are never more than the whole.
-        epsilon, delta = map(round_down, self._selection_cost(self.selection))
+        epsilon, delta = map(round_down, self.selection_cost)
         return (*whole_budget(epsilon, delta, what=THE_GROUPS), *means)
 
     def selection_claim(self) -> Claim | None:
         """What partition selection costs."""
         if self.selection is None:
             return None
-        epsilon, delta = self._selection_cost(self.selection)
+        epsilon, delta = self.selection_cost
         return Claim(what=THE_GROUPS, epsilon=epsilon, delta=delta)
 
     def means_claim(self) -> Claim:
         """What the means of all groups cost together."""
         return Claim(what=THE_MEAN, epsilon=self.means.epsilon, delta=self.means.delta)
 
-    def _selection_cost(self, selection: PartitionSelection) -> tuple[Fraction, Fraction]:
-        return selection.epsilon * self.changes, selection.delta * self.changes
+    @property
+    def selection_cost(self) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta of partition selection; nothing where the groups are public."""
+        if self.selection is None:
+            return Fraction(0), Fraction(0)
+        return self.selection.epsilon * self.changes, self.selection.delta * self.changes
 
     def one_group(self) -> Request:
         """The request for each group, for a mechanism that runs group by group; one user is added or removed.

@@ -9,15 +9,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hubermean.accounting.budget import BudgetEntry, Claim
+from hubermean.accounting.budget import THE_GROUPS, BudgetEntry, Claim
 from hubermean.data.arrays import FloatArray
 from hubermean.data.group_table import GroupKey, GroupTable, Membership
 from hubermean.data.user_table import UserTable
 from hubermean.distributions.output import Independent, NoisySum, OutputDistribution, Staged, without_claims
 from hubermean.errors import NotReleased
-from hubermean.mechanisms.base import Outcome, Prepared
+from hubermean.mechanisms.base import Outcome, Prepared, refusals_cost_everything
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.noise.source import NoiseSource
+from hubermean.types.dry_run import Prospect
 from hubermean.types.release import Interval, IntervalRule
 from hubermean.types.release_table import Denominators, TableIntervals
 from hubermean.types.timings import stage
@@ -55,6 +56,10 @@ class GroupMechanism(ABC):
     def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
         """Post-processing of a sample, with public numbers only."""
 
+    def prospect(self) -> Prospect:
+        """What a release would do and need, for dry runs; of one group where groups are released one by one."""
+        return Prospect()
+
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedGroups:
@@ -62,6 +67,14 @@ class PreparedGroups:
 
     group_split: GroupBudgetSplit
     groups: GroupMechanism
+
+    def prospect(self) -> Prospect:
+        """What a release would do and need, for dry runs."""
+        found = self.groups.prospect()
+        if (selection := self.group_split.selection) is None:
+            return found
+        needs = f"about {selection.usual_users:,} users for a group to appear"
+        return replace(found, steps=(THE_GROUPS, *found.steps), needs=(needs, *found.needs))
 
     def distribution(self, table: GroupTable) -> OutputDistribution:
         selection = self.group_split.selection
@@ -77,10 +90,11 @@ class PreparedGroups:
         return self.groups.outcome(rest, keys)
 
     def run(self, table: GroupTable, noise: NoiseSource) -> GroupOutcome:
-        with stage("distribution"):
-            distribution = self.distribution(table)
-        with stage("sample"):
-            sample = distribution.sample(noise)
+        with refusals_cost_everything():
+            with stage("distribution"):
+                distribution = self.distribution(table)
+            with stage("sample"):
+                sample = distribution.sample(noise)
         with stage("outcome"):
             return self.outcome(sample, table)
 

@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 
 from hubermean.accounting.arguments import is_real
-from hubermean.accounting.budget import WEIGHT, BudgetEntry, Claim, break_down_budget
+from hubermean.accounting.budget import (
+    WEIGHT,
+    BudgetEntry,
+    Claim,
+    PrivacyCost,
+    break_down_budget,
+    not_below,
+)
 from hubermean.accounting.discrete import laplace_scale
 from hubermean.data.user_table import PrivateTable
 from hubermean.distributed.huber_center import HuberCenterSearch
@@ -27,7 +34,7 @@ from hubermean.errors import InputError, NotReleased, parameter
 from hubermean.huber.geometry import Geometry, HuberCenter, Standardization
 from hubermean.huber.local_sensitivity import LARGEST_WEIGHT
 from hubermean.huber.thresholds import WHOLE
-from hubermean.mechanisms.base import Outcome, Prepared
+from hubermean.mechanisms.base import Outcome, Prepared, refuse
 from hubermean.mechanisms.contributions import (
     MOST_USERS,
     UserPoints,
@@ -45,6 +52,7 @@ from hubermean.mechanisms.propose_test_release.stability import (
     TotalWeightBounds,
 )
 from hubermean.noise.batch import LARGEST_SCALE
+from hubermean.types.dry_run import Prospect
 from hubermean.types.options import PublicParameters
 from hubermean.types.request import Neighbors, PublicFacts, Request
 
@@ -198,7 +206,8 @@ class PreparedProposeTestRelease(Prepared):
         weight_noise: the noise of the estimate of the total weight, where it is not public.
         planned_weight: the weight to expect, for predictions alone.
         n_users, max_local_users: those of `PublicFacts`.
-        charged: what a refusal costs, where that is more than the request because other steps came before.
+        charged: what the whole release is charged, where that is more than the request because other steps came
+            before; these cost the epsilon `before`.
     """
 
     request: Request
@@ -212,6 +221,7 @@ class PreparedProposeTestRelease(Prepared):
     n_users: int | None = None
     max_local_users: int | None = None
     charged: Request | None = None
+    before: Fraction = Fraction(0)
 
     def predicted_noise(self) -> tuple[float, ...]:
         """The noise of the test; refused where users with a good threshold might not pass."""
@@ -290,6 +300,11 @@ class PreparedProposeTestRelease(Prepared):
         if self.request.per == "user":
             return f"{users:,} users"
         return f"{users * self.cap:,} records (at most {self.cap:,} per user count)"
+
+    def prospect(self) -> Prospect:
+        steps = () if self.weight_noise is None else (WEIGHT,)
+        needs = (f"about {self.needed()}", "most users well within the threshold")
+        return Prospect(steps=(*steps, _TEST_AND_MEAN), needs=needs)
 
     def distribution(self, table: PrivateTable) -> OutputDistribution:
         located = self.locate(table)
@@ -404,15 +419,15 @@ class PreparedProposeTestRelease(Prepared):
 
     def _refusal(self, plan: StabilityTest | None) -> NotReleased:
         charged = self.charged or self.request
-        spent = f"epsilon = {charged.epsilon:g} and delta = {charged.delta:g} are spent"
-        if plan is None:
-            reason = (
-                f"fewer than the {self.needed()} that the test needs were measured; {spent}; "
-                "raise epsilon or delta, or use mechanism='inverse-sensitivity'"
+        if plan is None:  # no test was made, which is decided by the estimate of the total weight alone
+            return refuse(
+                f"fewer than the {self.needed()} that the test needs were measured",
+                f"raise epsilon or delta, or use {parameter('mechanism', 'inverse-sensitivity')}",
+                charged=charged,
+                used=PrivacyCost(epsilon=not_below(self.before + self._weight_cost()), delta=0.0),
             )
-        else:
-            reason = (
-                f"the data did not pass the private test that most users lie well within the threshold; {spent}; "
-                "a larger threshold or more users would help"
-            )
-        return NotReleased(reason, epsilon=charged.epsilon, delta=charged.delta)
+        return refuse(
+            "the data did not pass the private test that most users lie well within the threshold",
+            "a larger threshold or more users would help",
+            charged=charged,
+        )
