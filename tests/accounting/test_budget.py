@@ -94,7 +94,7 @@ def test_every_mechanism_accounts_for_its_budget(case: str) -> None:
     release = release_of(options)
     assert [entry.what for entry in release.budget_breakdown if entry.unit != "delta"] == expected
     check_breakdown(release)
-    assert ("spent on" in repr(release)) == (len(expected) > 1)
+    assert ("spent on" in repr(release.details)) == (len(expected) > 1)
     assert json.loads(release.to_json())["budget_breakdown"] == [
         {"what": entry.what, "amount": entry.amount, "unit": entry.unit} for entry in release.budget_breakdown
     ]

@@ -436,7 +436,7 @@ MUTANTS = [
         pairs=40,
     ),
     Mutant(name="steps for free", broken=steps_for_free, audit=BY_NAME, pairs=5),
-    Mutant(name="the center is not booked, by name", broken=free(ChooseCenters), audit=BY_NAME, pairs=5),
+    Mutant(name="the interval is not booked, by name", broken=free(ChooseIntervals), audit=BY_NAME, pairs=5),
     # Rates and scales.
     Mutant(
         name="rate of the scale", broken=rate_times(2, IntervalSearch), audit=ADAPTIVE, pairs=12, slow=True

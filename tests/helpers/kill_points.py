@@ -119,11 +119,9 @@ def finish_point(how: list[str]) -> Point:
     from hubermean.cli import output
 
     if how == REFUSED:
-        lines, first = inspect.getsourcelines(app.main)
-        (number,) = (
-            number for number, line in enumerate(lines, first) if "sys.exit(error.exit_code)" in line
-        )
-        return app.main.__code__.co_filename, number
+        lines, first = inspect.getsourcelines(app._refuse)
+        (number,) = (number for number, line in enumerate(lines, first) if "return exit_code" in line)
+        return app._refuse.__code__.co_filename, number
     code = output.finish.__code__
     lines = [line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno]
     return code.co_filename, min(lines)

@@ -95,7 +95,7 @@ def test_a_cell_that_is_run_again_is_recognised_by_its_question(ledger: hm.Ledge
     first, second = cell(), cell()
     assert second.receipt is not None
     assert not second.receipt.again  # another object
-    assert "give question='...', and running this again costs nothing" in str(first)
+    assert "give question='...', and running this again costs nothing" in " ".join(str(first).split())
     named, again = cell(question="fares in May"), cell(question="fares in May")
     assert "give question" not in str(named)
     assert again.receipt is not None
