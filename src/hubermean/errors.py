@@ -33,7 +33,7 @@ class HubermeanError(Exception):
         super().__init__(self._as_python_writes_it())
 
     def advise(self, advice: str) -> None:
-        """Add to the message what else can be done."""
+        """Add to the message what else can be done, as `advice` says."""
         self.message = f"{self.message}; {advice}"
         self.args = (self._as_python_writes_it(),)
 
