@@ -199,7 +199,7 @@ def test_the_front_door_needs_nothing_but_epsilon(neighbors: str) -> None:
         low, high = release.interval()  # type: ignore[misc]
         assert low < release.value < high  # type: ignore[operator]
         assert "clipping" in release.interval_details().covers  # type: ignore[union-attr]
-    assert "scale" in repr(release)
+    assert "scale" in repr(release.details)
     both = hm.mean(table, user="u", value=["v", "w"], epsilon=4, neighbors=neighbors)
     assert both.value == pytest.approx([1000.0, 1.65], rel=0.3)
     assert len(both.parameters["scale"]) == 2
