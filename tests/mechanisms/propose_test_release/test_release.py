@@ -205,7 +205,7 @@ def test_the_parameters_say_what_was_measured(per: str, neighbors: str) -> None:
         expected |= {name}
         truth = 3000 if per == "user" else 6000
         assert release.parameters[name] == pytest.approx(truth, abs=75 * 25)
-        assert "measured" in str(release)
+        assert "measured" in str(release.details)
     assert shown == expected
     assert release.value == pytest.approx([0.0, 0.0], abs=0.1)
 
