@@ -80,7 +80,7 @@ MECHANISMS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("case", CASES)
 def test_a_refusal_states_the_claims_of_what_was_sampled(case: str, seed: int) -> None:
     means, counts, asked, known, words = CASES[case]
