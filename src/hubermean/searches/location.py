@@ -278,6 +278,8 @@ class IntervalSearch:
 
         `largest` is the most that may be spent, about a third of what there is.
         """
+        if users < 1.0:
+            return None
         for aim in (*_AIMS, _FEW):
             search = cls(
                 per_cent=aim.per_cent,
@@ -402,7 +404,7 @@ class CenterSearch:
         if radius / float(windows.steps[0]) > _FARTHEST:
             raise InputError(f"{parameter('radius')} is too large beside threshold or scale; lower it")
         per_nat = (1.0 if add_remove else 2.0) / (max(share - _LOST, 0.1) * max(users, 1.0))
-        if per_nat * _NEAR > largest:
+        if users < 1.0 or per_nat * _NEAR > largest:
             return None
         return cls(
             windows=windows,
