@@ -15,6 +15,7 @@ from hubermean.ingest.duckdb.session import open_session
 from hubermean.ingest.engine import mask_engine_errors
 from hubermean.ingest.files import FileSet, quote_identifier
 from hubermean.ingest.schema import missing_column_message
+from hubermean.ingest.text_format import TextFormat
 from hubermean_experiments.incomes.codebook import ExtractCodebook, codes_in
 from hubermean_experiments.incomes.records import FloatArray, IncomeRecords, IntArray
 
@@ -148,8 +149,8 @@ def _read_fixed_width(
 
 
 def _read_table(path: Path, variable: str, user: str) -> tuple[_Columns, pa.Table]:
-    files = FileSet.find(path)
-    if files.kind == "json":
+    files = FileSet.find(path).formatted(TextFormat())
+    if files.kind in ("arrow", "json"):
         raise InputError(f"{path} is no extract of IPUMS; give its codebook, or a CSV or Parquet file")
     with open_session(files.paths, keep_order=True) as connection:
         scan = files.scan()
