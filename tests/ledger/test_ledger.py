@@ -295,7 +295,7 @@ def test_other_counts_of_the_same_means_are_another_question(ledger: hm.Ledger) 
 
 
 def test_a_recorded_refusal_is_given_again_at_no_cost(ledger: hm.Ledger) -> None:
-    far = np.where(np.arange(500) % 2, 1e3, -1e3)
+    far = np.where(np.arange(20_000) % 2, 1e3, -1e3)
     options: dict[str, Any] = {
         "mechanism": "propose-test-release",
         "threshold": 1.0,
