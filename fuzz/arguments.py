@@ -12,21 +12,14 @@ from typing import Any
 import numpy as np
 
 from fuzz.draw import Draw
+from hubermean.mechanisms.registry import REGISTRY
 
 ORDINARY: dict[str, tuple[Any, ...]] = {
     "epsilon": (1, 0.5, 10.0, 1e-9, 1e9),
     "delta": (0, 1e-6, 0.01, 1e-100, 0.999),
     "per": ("record", "user"),
     "neighbors": ("replace-user", "add-remove", "replace-values"),
-    "mechanism": (
-        "auto",
-        "adaptive",
-        "clipped",
-        "inverse-sensitivity",
-        "propose-test-release",
-        "smooth-sensitivity",
-        "winsorized",
-    ),
+    "mechanism": tuple(REGISTRY),
     "bounds": ((-5, 5), (0, 1e12), [(-1, 1)], (-1e-9, 1e-9)),
     "max_records": (3, 1, 10**6, 2**40),
     "threshold": (2.0, 1e-6, 1e6),

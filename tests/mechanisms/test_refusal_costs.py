@@ -139,3 +139,20 @@ def test_a_test_after_steps_knows_what_they_cost() -> None:
     )  # without weight and test
     assert 0 < results.made.before == results.found.spent == steps
     assert results.made.charged == request
+
+
+@pytest.mark.parametrize("users", [100, 300, 500, 650, 700])
+def test_too_few_users_for_a_later_step_end_a_release_after_the_count(users: int) -> None:
+    request = Request.checked(("v",), epsilon=1.0, delta=0.0, per="record", neighbors="add-remove")
+    table = UserTable.from_means(NORMAL[:users], np.full(users, 3))
+    prepared: Any = resolve_mechanism("adaptive", PublicParameters()).prepare(
+        request, PublicFacts.of(table, request.neighbors)
+    )
+    for seed in range(20):
+        sample, claims = sample_with_claims(prepared.distribution(table), InsecureSeededNoise(seed))
+        try:
+            prepared.outcome(sample)
+        except hm.NotReleased as refusal:
+            if "too few users" in str(refusal):
+                assert [claim.what for claim in claims] == ["number of users"]
+                assert refusal.epsilon < 0.04

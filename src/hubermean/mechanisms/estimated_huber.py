@@ -137,6 +137,7 @@ class EstimatedHuber:
             privacy_budget=PrivacyBudget.pure(request.epsilon),
             # Certificates count weights, so the heaviest user decides how many users the others are worth.
             caps_weights=request.per == "record" and self.huber is not InverseSensitivity,
+            center_only=self.steps.threshold is not None,
         )
         refuse_too_few(split)
         prepared = PreparedEstimatedHuber(

@@ -1,6 +1,6 @@
 """The mechanisms that can be chosen by name, one entry each, and `auto`, which chooses among them.
 
-To add a mechanism, write a package with the protocol of `mechanisms.base` and add one entry to `REGISTRY`. `mean` and
+To add a mechanism, write a package with the protocol of `mechanisms.base` and add one entry to `_ENTRIES`. `mean` and
 `audit` then take its name, `auto` and `plan` compare it with the others, the command line offers it, and the table of
 mechanisms in the documentation lists it (`python docs/tools/mechanism_table.py --write`).
 

@@ -65,7 +65,8 @@ class BudgetSplit:
     """Public decisions: what is estimated, what it may cost, and what follows from it.
 
     `groups` is how many groups will share the bounds, `changes` how many of them one user may be in. `caps_weights`
-    says that nobody weighs more than the contribution bound that is found, where it otherwise bounds noise alone.
+    says that nobody weighs more than the contribution bound that is found, where it otherwise bounds noise alone, and
+    `center_only` that what follows the steps bounds influence itself.
     """
 
     request: Request
@@ -75,6 +76,7 @@ class BudgetSplit:
     groups: int = 0
     changes: int = 1
     caps_weights: bool = False
+    center_only: bool = False
     start: AdaptiveEstimates = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -145,7 +147,7 @@ class BudgetSplit:
     @property
     def by_influence(self) -> bool:
         """Whether the influence of a user is bounded, not its mean: where users weigh as many records as they have."""
-        return self.request.per == "record" and self.groups == 0
+        return self.request.per == "record" and self.groups == 0 and not self.center_only
 
     @property
     def seeks_tails(self) -> bool:
@@ -446,14 +448,20 @@ class BudgetSplit:
         found = AdaptiveEstimates(users=float(users), cap=self.start.cap)
         if self.counts_users():
             epsilon = self.count_epsilon(users)
-            stddev = math.sqrt(2.0) / epsilon
-            lost = max(users - _LOST_SCALES / epsilon, 0.0)
             found = replace(
                 found,
-                users=lost,
-                users_stddev=stddev,
+                users=max(users - _LOST_SCALES / epsilon, 0.0),
+                users_stddev=math.sqrt(2.0) / epsilon,
                 spent=self.privacy_budget.cost_of_noise(Fraction(epsilon)),
             )
+        return self.expected_after_count(found)
+
+    def expected_after_count(self, found: AdaptiveEstimates) -> AdaptiveEstimates:
+        """`expected`, after the number of users was measured. InfeasibleError where it is too small for a later step.
+
+        The number and what is spent decide, nothing that a later step finds: so a release that must end for want of
+        users ends here.
+        """
         if self.seeks_scale:
             search = self.interval_search(found)
             found = replace(
@@ -470,16 +478,24 @@ class BudgetSplit:
             ]
             found = replace(found, spent=found.spent + sum(costs, Fraction(0)), centers=(0.0,) * self.columns)
         if self.request.per == "record" and self.start.cap is None and not self.by_influence:
-            found = replace(
-                found,
-                spent=found.spent
-                + self.privacy_budget.cost_of_selection(self.contribution_bound_search(found).epsilon),
-            )
+            return self._after_selection(found, self.contribution_bound_search(found).epsilon)
         if self.by_influence:
-            epsilon = self._choice(self._own(found) * Fraction(7, 10), _LARGEST_INFLUENCE_PART)
-            if not RankSearch.serves(self.conservative_users(found), epsilon=epsilon):
-                raise InfeasibleError(TOO_FEW)
+            self.influence_search(self._expected_after_weight(found))
         return found
+
+    def _expected_after_weight(self, found: AdaptiveEstimates) -> AdaptiveEstimates:
+        """What is spent once the weight of all users, where it is private, was measured."""
+        if self.weight_is_public:
+            return found
+        if self.seeks_rank_bound:
+            found = self._after_selection(found, self.rank_bound_search(found).epsilon)
+        elif self.start.cap is None:
+            found = self._after_selection(found, self.contribution_bound_search(found).epsilon)
+        cost = self.privacy_budget.cost_of_noise(Fraction(self.weight_epsilon(found)))
+        return replace(found, spent=found.spent + cost)
+
+    def _after_selection(self, found: AdaptiveEstimates, epsilon: Fraction) -> AdaptiveEstimates:
+        return replace(found, spent=found.spent + self.privacy_budget.cost_of_selection(epsilon))
 
     def can_search_beyond_ties(self, users: float) -> bool:
         """Whether so many users are enough to search beyond a tie."""

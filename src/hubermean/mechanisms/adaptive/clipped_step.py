@@ -36,8 +36,10 @@ from hubermean.types.release import DEFAULT_LEVEL, Denominator, Interval
 from hubermean.types.request import Request
 
 CUT_OFF, CUT_OFF_FEW = 3.5, 15.0
-"""How many times the distance of a bound from the center may be cut off there in all, for the interval to cover it:
-with many users, to which up to 4.5 are added with fewer, and with so few that no rank is safe."""
+"""What clipping may remove in all, in distances of the bound from the center, for the interval to cover it.
+
+The first is for many users; with fewer, up to 4.5 more. The second is for so few users that a search by rank may miss.
+"""
 
 ASSUMPTION = (
     "The interval covers clipping as long as what was cut off at a bound adds up to no more than {:.3g} times that "
@@ -61,15 +63,17 @@ _HEAVY_INDEX, _HEAVY_SLOPE = 0.93, 1.4  # of the tail beyond three quarters of t
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
 _SQUARES_PART, _SQUARES_NATS = 0.1, {"user": 150.0, "record": 47.0}
 _SQUARES_CONCENTRATED = 0.05
-_BEYOND = 2.0
-_VERY_FEW, _FEW_USERS = 0.3, 0.9  # thousands times epsilon
-_ROUGH = {"user": 0.22, "record": 1.0}  # likewise: with fewer a long tail is hardly seen
-_CUT_OFF_BEYOND = (
-    0.16  # times a power of the users beyond a bound: the more, the less is known of how far they lie
-)
-_FEW_HOLD_MANY, _MOST_FOR_SKEW = 1.35, 8.0  # the skew to warn of; times as much may be cut off with any
-_FEW = 1.1 / 2.8  # of a bound: the standard deviation where users are too few to measure it
-_FEW_SCALE = 1.1 / 0.93
+_BEYOND = 2.0  # over epsilon: how many users noise hides
+# Thousands of users times epsilon: below the first two, squares are not measured and intervals are wider; below the
+# last, a long tail is hardly seen and the release warns.
+_VERY_FEW, _FEW_USERS = 0.3, 0.9
+_ROUGH = {"user": 0.22, "record": 1.0}
+# Of a power of the users beyond a bound: the more there are, the less is known of how far they lie.
+_CUT_OFF_BEYOND = 0.16
+# The skew of the numbers of records to warn of, and how many times as much may be cut off with any.
+_FEW_HOLD_MANY, _MOST_FOR_SKEW = 1.35, 8.0
+# The standard deviation where it is not measured, as a part of the farther bound and of the scale.
+_FEW, _FEW_SCALE = 1.1 / 2.8, 1.1 / 0.93
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,6 +137,7 @@ class CountUsers:
         )
         if self.split.request.per == "user" and not self.split.weight_is_public:
             updated = replace(updated, weight=users, weight_stddev=stddev)
+        self.split.expected_after_count(updated)  # refuse now what a later step would, for want of users
         return updated
 
 
