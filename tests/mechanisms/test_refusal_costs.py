@@ -148,11 +148,13 @@ def test_too_few_users_for_a_later_step_end_a_release_after_the_count(users: int
     prepared: Any = resolve_mechanism("adaptive", PublicParameters()).prepare(
         request, PublicFacts.of(table, request.neighbors)
     )
+    outcomes = []
     for seed in range(20):
         sample, claims = sample_with_claims(prepared.distribution(table), InsecureSeededNoise(seed))
         try:
             prepared.outcome(sample)
         except hm.NotReleased as refusal:
-            if "too few users" in str(refusal):
-                assert [claim.what for claim in claims] == ["number of users"]
-                assert refusal.epsilon < 0.04
+            outcomes.append((str(refusal), refusal.epsilon, [claim.what for claim in claims]))
+    for reason, spent, steps in outcomes:
+        assert "too few users" not in reason or (spent < 0.04 and steps == ["number of users"])
+    assert outcomes or users > 650
