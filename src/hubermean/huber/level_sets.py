@@ -106,8 +106,8 @@ class SortedUsers:
         apart = remainders > 0
         starts, stops = self.values - ranges, self.values + ranges
         return (
-            np.unique(np.concatenate([starts, starts[apart] - 1])),
-            np.unique(np.concatenate([stops, stops[apart] + 1])),
+            drop_repeated(np.sort(np.concatenate([starts, starts[apart] - 1]))),
+            drop_repeated(np.sort(np.concatenate([stops, stops[apart] + 1]))),
         )
 
     def linear_ranges(self) -> tuple[IntArray, IntArray]:

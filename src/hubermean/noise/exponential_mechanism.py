@@ -80,7 +80,7 @@ def sample_exponential_mechanism(
         )
     gaps = costs - int(costs.min())
     levels = np.searchsorted(_level_starts(rate), gaps, side="right")
-    numbers = np.unique(levels).tolist()
+    numbers = np.flatnonzero(np.bincount(levels)).tolist()
     members = [np.flatnonzero(levels == number) for number in numbers]
     totals = [sum(sizes[of_level].tolist()) for of_level in members]
     bounds = [_upper_weight(number) for number in numbers]

@@ -26,7 +26,7 @@ import numpy as np
 from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.distributions.output import ExponentialMechanism
 from hubermean.errors import InputError, parameter
-from hubermean.searches.positions import UserPositions
+from hubermean.searches.positions import UserPositions, distinct
 
 PER_OCTAVE = 8
 LENGTHS: FloatArray = np.exp2(np.arange(-57 * PER_OCTAVE, 45 * PER_OCTAVE + 1) / PER_OCTAVE)
@@ -133,7 +133,7 @@ class Windows:
         inside = np.abs(flat) <= self.each_side[owners]
         owners, flat, places = owners[inside], flat[inside], np.repeat(marks[mark], _MOST_STEPS)[inside]
         holds = self.starts(owners, flat) + np.array(self.lengths)[owners] >= places
-        return self.find(np.unique(self.number(owners[holds], flat[holds])))
+        return self.find(distinct(self.number(owners[holds], flat[holds])))
 
     def count(
         self, positions: UserPositions, which: IntArray, offsets: IntArray, *, outermost_open: bool = False
@@ -173,7 +173,7 @@ class Windows:
         """
         firsts, rings = self._rings
         total = int(self.ends[-1])
-        cuts = np.unique(np.concatenate([firsts, numbers, numbers + 1]))
+        cuts = distinct(np.concatenate([firsts, numbers, numbers + 1]))
         cuts = cuts[cuts < total]
         found = others[np.searchsorted(self.ends, cuts, side="right")]
         found[np.searchsorted(cuts, numbers)] = costs
@@ -419,7 +419,7 @@ class CenterSearch:
         windows, least = self.windows, quantiles.total // _COMPARED_PARTS
         which, offsets = windows.holding(quantiles.marks, np.zeros(1, dtype=np.int64))
         last = int(windows.each_side[0])
-        offsets = np.unique(np.append(offsets, [-last, last]))
+        offsets = distinct(np.append(offsets, [-last, last]))
         which = np.zeros_like(offsets)
         users = np.maximum(windows.count(positions, which, offsets, outermost_open=True), least)
         costs, sizes = windows.in_runs(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -217,7 +218,7 @@ class BudgetSplit:
             raise InfeasibleError(TIES)
         return search
 
-    @property
+    @cached_property
     def _radius(self) -> float:
         """Within which centers are searched for."""
         limit = min(round_down(column.limit * Fraction(7, 8)) for column in self.facts.columns)
