@@ -35,6 +35,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(console|pycon|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
+# How far a search has come, every few seconds: on a slow machine more often than on a page.
+PROGRESS = re.compile(r"compared [\d,]+ pairs, about .* left")
 LONG = re.compile(r"\d+\.\d{5,}")
 SETUP = "make demo\n. .venv/bin/activate\ncd demo-data\n"
 DATA = "demo-data"
@@ -129,7 +131,8 @@ def _console(block: str, folder: Path) -> str:
             stderr=subprocess.STDOUT,
             encoding="utf-8",
         )
-        shown += f"$ {command}\n" + "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+        lines = [line.rstrip() for line in done.stdout.splitlines() if not PROGRESS.fullmatch(line)]
+        shown += f"$ {command}\n" + "".join(f"{line}\n" for line in lines)
     return shown
 
 
