@@ -172,21 +172,38 @@ def test_sums_beyond_128_bits_are_exact() -> None:
     assert sums_by_size(table) == [(Fraction(8 * 10**12 * 20_000_000), 20_000_000, 20_000_000)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.floats(allow_nan=False)), min_size=1, max_size=30))
-@example([(0, -(2.0**42)), (0, -(2.0**42)), (0, -(2.0**-60))])  # upper parts that add up to -2^63
-@example([(0, 2.0**42), (0, 2.0**42), (0, 2.0**-60)])
-@settings(max_examples=40, deadline=None)
-def test_the_roomy_query_gives_the_same_integers(rows: list[tuple[int, float]]) -> None:
-    table = pa.table(
-        {"u": pa.array([u for u, _ in rows], pa.int64()), "v": pa.array([v for _, v in rows], pa.float64())}
+@pytest.mark.parametrize("non_finite", ["drop", "clamp"])
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.floats(), st.none() | st.floats(-1e13, 1e13)), min_size=1, max_size=30
     )
-    plain = user_table(table, user="u", value="v")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DuckdbRows, "_with_room", lambda self, grouped: grouped(True))
-        roomy = user_table(table, user="u", value="v")
-    assert sums_by_size(roomy) == sums_by_size(plain)
-    # To the last bit: what floats make of a user must not depend on how the sums were added up.
-    assert sorted(map(repr, roomy.means.tolist())) == sorted(map(repr, plain.means.tolist()))
+)
+@example(
+    rows=[(0, -(2.0**42), 1.0), (0, -(2.0**42), 1.0), (0, -(2.0**-60), 1.0)]
+)  # upper parts add up to -2^63
+@example(rows=[(0, 2.0**42, 1.0), (0, 2.0**42, 1.0), (0, 2.0**-60, 1.0)])
+@example(rows=[(0, number * 2.0**-61, 3.0) for number in (1, 3, 5, -1, -3, 2**41 + 1)])  # halves of a unit
+@example(rows=[(0, number, None) for number in (float("nan"), float("inf"), -float("inf"), 8e12, -9e12, 0.0)])
+@settings(max_examples=12, deadline=None)
+def test_the_roomy_query_gives_the_same_integers(
+    non_finite: str, rows: list[tuple[int, float, float | None]]
+) -> None:
+    users, first, second = zip(*rows, strict=True)
+    table = pa.table(
+        {
+            "u": pa.array(users, pa.int64()),
+            "v": pa.array(first, pa.float64(), from_pandas=False),
+            "w": pa.array(second, pa.float64(), from_pandas=False),
+        }
+    )
+    for value in ("v", ["v", "w"], ["w", "v"]):
+        plain = user_table(table, user="u", value=value, non_finite=non_finite)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DuckdbRows, "_with_room", lambda self, grouped: grouped(True))
+            roomy = user_table(table, user="u", value=value, non_finite=non_finite)
+        assert sums_by_size(roomy) == sums_by_size(plain)
+        # To the last bit: what floats make of a user must not depend on how the sums were added up.
+        assert sorted(map(repr, roomy.means.tolist())) == sorted(map(repr, plain.means.tolist()))
 
 
 def test_a_missing_value_does_not_change_how_pandas_integers_are_read() -> None:

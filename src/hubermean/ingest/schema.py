@@ -81,10 +81,15 @@ class ColumnRoles:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of an integer: a SQL expression, and the number of units that 1 of it stands for."""
+    """One part of an integer: a SQL expression, and the number of units that 1 of it stands for.
+
+    `halves` are SQL of the same integer in two parts of 64 bits, high and low in the radix of the encoding, where an
+    engine adds them faster than it takes the integer apart.
+    """
 
     expression: str
     factor: int = 1
+    halves: tuple[str, str] | None = None
 
 
 class Dialect(Protocol):

@@ -111,11 +111,19 @@ class DuckdbSql:
         return f"({number} * {factor!r})"
 
     def encode_binary(self, number: str, *, clamp_infinities: bool) -> tuple[Part, ...]:
-        """In one operation; the cast of DuckDB rounds half to even."""
+        """In one operation; the cast of DuckDB rounds half to even. Its halves: as `data.encoding.encode_binary`."""
         limit = float(BINARY.limit)
         largest = f"CAST(sign({number}) * {limit * 2.0**60!r} AS HUGEINT)"
         inside = f"try_cast({number} * {2.0**60!r} AS HUGEINT)"
-        return (Part(_in_range(number, limit, inside, largest, clamp_infinities)),)
+        scaled = f"{number} * {2.0**20!r}"
+        high = f"try_cast({scaled} AS BIGINT)"
+        low = f"try_cast(({scaled} - CAST({high} AS DOUBLE)) * {2.0**40!r} AS BIGINT)"
+        most = f"CAST(sign({number}) * {limit * 2.0**20!r} AS BIGINT)"
+        halves = (
+            _in_range(number, limit, high, most, clamp_infinities),
+            _in_range(number, limit, low, "0", clamp_infinities),
+        )
+        return (Part(_in_range(number, limit, inside, largest, clamp_infinities), halves=halves),)
 
     def encode_units(
         self, number: str, unit: Fraction, *, inverse: int | None, clamp_infinities: bool

@@ -194,7 +194,7 @@ def build_user_query(
         selected += coarse.select_parts(value.number)
         wanted = [_joint_aggregate("value_0", ""), coarse.sum_remainders()]
     else:
-        selected += [f"{value.parts[0].expression} AS value_{place}" for place, value in enumerate(values)]
+        selected += _select_values(values, split=split)
         wanted = _aggregates(values, split=split, joint=joint)
     if records:
         wanted.append("count(*) AS records")
@@ -205,21 +205,37 @@ def build_user_query(
     )
 
 
+def _select_values(values: Sequence[ValueColumn], *, split: bool) -> list[str]:
+    """Columns `value_0`, `value_1`, ...; with `split` `value_0_high` and `value_0_low` of those that have halves."""
+    selected = []
+    for number, value in enumerate(values):
+        (part,) = value.parts
+        if split and part.halves is not None:
+            high, low = part.halves
+            selected += [f"{high} AS value_{number}_high", f"{low} AS value_{number}_low"]
+        else:
+            selected.append(f"{part.expression} AS value_{number}")
+    return selected
+
+
 def _aggregates(values: Sequence[ValueColumn], *, split: bool, joint: bool = False) -> list[str]:
-    """The number of usable records, and their sums, over columns `value_0`, `value_1`, ..."""
-    names = [f"value_{number}" for number in range(len(values))]
-    if not names:  # nothing to average: every record counts
+    """The number of usable records, and their sums, over the columns of `_select_values`."""
+    if not values:  # nothing to average: every record counts
         return ["count(*) AS usable"]
+    in_halves = [split and value.parts[0].halves is not None for value in values]
+    names = [f"value_{number}" + ("_high" if halved else "") for number, halved in enumerate(in_halves)]
     usable = " AND ".join(f"{name} IS NOT NULL" for name in names)
     # With one column, count and sum skip unusable records anyway.
     only = f" FILTER ({usable})" if len(values) > 1 else ""
     joint = joint and not split
     wanted = [_joint_aggregate(names[0], only) if joint else f"count({names[0]}){only} AS usable"]
-    for value, name in zip(values, names, strict=True):
+    for value, name, halved in zip(values, names, in_halves, strict=True):
         radix = value.encoding.radix
         if joint and name == names[0]:
             continue
-        if split and radix > 1:
+        if halved:
+            wanted += [f"sum({part}){only} AS {part}" for part in (name, name.replace("_high", "_low"))]
+        elif split and radix > 1:
             wanted += [
                 f"sum({name} // {radix}){only} AS {name}_high",
                 f"sum({name} % {radix}){only} AS {name}_low",
@@ -345,9 +361,7 @@ class GroupQuery:
         selected, users = alias_keys(self.users, "user")
         more, groups = alias_keys(self.groups, "group")
         selected += more
-        selected += [
-            f"{value.parts[0].expression} AS value_{number}" for number, value in enumerate(self.values)
-        ]
+        selected += _select_values(self.values, split=split)
         keys = ", ".join([*users, *groups])
         return (
             f"SELECT {keys}, {', '.join(_aggregates(self.values, split=split))} FROM "
