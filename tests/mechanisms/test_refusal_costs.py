@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any], dict[str, Any], str]] = {
     "too few users": (np.arange(5.0), None, {}, {}, "too few users"),
     "ties, no search": (np.full(800, 3.0), None, {}, {}, "same value"),
     "ties, searched": (np.full(5_000, 3.0), None, {}, {}, "same value"),
-    "ties in one column": (np.c_[NORMAL, np.zeros(3_000)], None, {}, {}, "same value"),
+    "ties in one column": (np.c_[NORMAL, np.zeros(3_000)], None, {}, {}, "same value in 'mean_1', so"),
     "far from 0": (NORMAL + 1e12, None, {}, {"scale": 1.0, "radius": 100.0}, "further from 0"),
     "many columns": (GENERATOR.normal(size=(300, 12)), None, {"delta": 1e-6}, {}, "too few users"),
     "few records": (

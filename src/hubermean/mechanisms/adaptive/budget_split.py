@@ -17,7 +17,6 @@ from hubermean.accounting.arguments import round_down
 from hubermean.accounting.budget import PrivacyBudget
 from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.adaptive.parameters import (
-    TIES,
     TOO_FEW,
     AdaptiveEstimates,
     InfeasibleError,
@@ -206,17 +205,14 @@ class BudgetSplit:
             raise InfeasibleError(TOO_FEW)
         return search
 
-    def ties_search(self, found: AdaptiveEstimates) -> IntervalSearch:
-        """InfeasibleError where users are too few to search beyond a tie."""
-        search = IntervalSearch.beyond_ties(
+    def ties_search(self, found: AdaptiveEstimates) -> IntervalSearch | None:
+        """None where users are too few to search beyond a tie."""
+        return IntervalSearch.beyond_ties(
             self.conservative_users(found),
             add_remove=self.add_remove,
             epsilon=self.privacy_budget.largest_selection(self._own(found), _TIES_PART),
             radius=self._radius,
         )
-        if search is None:
-            raise InfeasibleError(TIES)
-        return search
 
     @cached_property
     def _radius(self) -> float:
@@ -501,10 +497,9 @@ class BudgetSplit:
     def can_search_beyond_ties(self, users: float) -> bool:
         """Whether so many users are enough to search beyond a tie."""
         try:
-            self.ties_search(self.expected(users))
+            return self.ties_search(self.expected(users)) is not None
         except InfeasibleError:
             return False
-        return True
 
     def least_users(self) -> int:
         return find_least_users(self.has_enough_users)

@@ -23,7 +23,12 @@ from hubermean.distributions.output import (
 from hubermean.errors import InputError, NotReleased, parameter
 from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
 from hubermean.mechanisms.adaptive.clipped_step import PreparedClippedStep
-from hubermean.mechanisms.adaptive.parameters import TIES, AdaptiveEstimates, InfeasibleError, ValueParameters
+from hubermean.mechanisms.adaptive.parameters import (
+    AdaptiveEstimates,
+    InfeasibleError,
+    TiesError,
+    ValueParameters,
+)
 from hubermean.mechanisms.adaptive.steps import Purpose, Step, plan_steps
 from hubermean.mechanisms.base import Outcome, Prepared, refuse
 from hubermean.mechanisms.contributions import (
@@ -179,8 +184,10 @@ class PreparedSteps:
             return StepResults(found=found, made=last(found), sample=sample, costs=tuple(costs))
         except (InputError, InfeasibleError) as reason:
             advice = self.split.help
-            if str(reason) == TIES:
+            if isinstance(reason, TiesError):
                 advice = f"give {parameter('bounds')}, for a flag (0, 1)"
+                if reason.leaves_others:
+                    advice += ", or ask for the other columns alone"
             raise self.refusal(str(reason), advice, spent=spent) from None
 
     def break_down_budget(self, results: StepResults[Any]) -> tuple[BudgetEntry, ...]:

@@ -132,10 +132,10 @@ def per_column(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-TIES = "most users have the same value, so no scale can be found"
 APART = (
     "most values lie too far apart for their number, or further from 0 than radius or 10^9 times their scale"
 )
+_MOST_NAMED = 3
 TIED = -1
 """In place of the number of a length: most users have the same value."""
 
@@ -144,6 +144,17 @@ TOO_FEW = "there are too few users with usable records to estimate the bounds pr
 
 class InfeasibleError(Exception):
     """No mean can be released from the estimates so far. The message says why, with released numbers at most."""
+
+
+class TiesError(InfeasibleError):
+    """Most users have the same value in these of all columns, as was released."""
+
+    def __init__(self, tied: Sequence[str], *, columns: int) -> None:
+        named = ", ".join(map(repr, tied[:_MOST_NAMED]))
+        more = f" and {len(tied) - _MOST_NAMED} more columns" if len(tied) > _MOST_NAMED else ""
+        where = f" in {named}{more}" if columns > 1 else ""
+        super().__init__(f"most users have the same value{where}, so no scale can be found")
+        self.leaves_others = len(tied) < columns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,13 @@ from hubermean.mechanisms.adaptive.clipped_step import (
     choose_step_noise,
     plan_clipped_sum,
 )
-from hubermean.mechanisms.adaptive.parameters import APART, TIED, TIES, AdaptiveEstimates, InfeasibleError
+from hubermean.mechanisms.adaptive.parameters import (
+    APART,
+    TIED,
+    AdaptiveEstimates,
+    InfeasibleError,
+    TiesError,
+)
 from hubermean.mechanisms.contributions import countable_records
 from hubermean.searches.bounds import (
     DISTANCES,
@@ -335,7 +341,8 @@ class ChooseIntervals(_EachColumn):
                 interval = search.found(number)
             except LookupError:
                 raise InfeasibleError(APART) from None
-            lengths[column], centers[column] = interval or self.tied()
+            # A tie stands for itself until the next step.
+            lengths[column], centers[column] = interval or (TIED, 0.0)
             shares[column] = search.share
         return replace(
             found,
@@ -345,10 +352,6 @@ class ChooseIntervals(_EachColumn):
             shares=tuple(shares),
         )
 
-    def tied(self) -> tuple[int, float]:
-        """What stands for a tie, until the next step."""
-        return TIED, 0.0
-
 
 class ChooseIntervalsBeyondTies(ChooseIntervals):
     """A second search, for a larger share and at its own cost, in columns where most users tie."""
@@ -356,7 +359,10 @@ class ChooseIntervalsBeyondTies(ChooseIntervals):
     what = "scale and center beyond ties"
 
     def search(self, column: int, found: AdaptiveEstimates) -> IntervalSearch:
-        return self.split.ties_search(found)
+        search = self.split.ties_search(found)
+        if search is None:
+            raise self._refusal(found)
+        return search
 
     def columns(self, found: AdaptiveEstimates) -> Sequence[int]:
         return [column for column, length in enumerate(found.lengths) if length == TIED]
@@ -364,8 +370,15 @@ class ChooseIntervalsBeyondTies(ChooseIntervals):
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         return super().distribution(table, found) if self.columns(found) else Uniform(limit=1)
 
-    def tied(self) -> tuple[int, float]:
-        raise InfeasibleError(TIES)
+    def update(self, found: AdaptiveEstimates, sample: Any) -> AdaptiveEstimates:
+        updated = super().update(found, sample)
+        if self.columns(updated):
+            raise self._refusal(updated)
+        return updated
+
+    def _refusal(self, found: AdaptiveEstimates) -> TiesError:
+        names = self.split.request.columns
+        return TiesError([names[column] for column in self.columns(found)], columns=len(names))
 
 
 class ChooseCenters(_EachColumn):
