@@ -141,7 +141,7 @@ def outcome(place: str, after: int, question: str, printed: str) -> str:
     refusals = [entry for entry in concluded if entry.kind == "not-released"]
     assert [entry.number for entry in refunded] == [entry.number + 1 for entry in refusals]
     if "spent" in printed:
-        assert refunded, "a refusal was reported before it was given back"
+        assert refunded, f"a refusal was reported before it was given back: {printed}"
         return "printed"
     if refunded:
         return "refunded"
