@@ -154,14 +154,15 @@ class Claim:
         what: the name of the step, as in the budget breakdown.
         epsilon, delta: a cost in (epsilon, delta); for an exponential mechanism also a bound on its range.
         rho: a concentrated cost, in place of epsilon.
-        among: the number of Gaussian samples that share the cost in equal parts.
+        among: by which the squares of Gaussian samples' shifts are multiplied for the full cost: the number of samples
+            that share it in equal parts, or one over the part of one of them.
     """
 
     what: str
     epsilon: Amount | None = None
     delta: Amount = 0.0
     rho: Amount | None = None
-    among: int = 1
+    among: int | Fraction = 1
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.rho is None):

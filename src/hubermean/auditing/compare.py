@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -402,17 +403,22 @@ def _together(outcomes: list[tuple[Any, float, float]]) -> tuple[Any, float, flo
 
 
 def _measurements(first: NoisySum, second: NoisySum) -> Iterator[tuple[Any, float, float]]:
-    """Yield quantiles of an integer with Laplace noise; each represents its share of the first distribution."""
+    """Yield quantiles of a noisy integer; each represents its share of the first distribution."""
     (one,), (two,) = first.position, second.position
     (mine,), (theirs,) = first.distributions(), second.distributions()
-    if mine != theirs or mine.kind != "laplace":
+    if mine != theirs:
         return
     # The middle ones first: among equally likely outcomes, they lead furthest.
     for number in sorted(range(_NODES), key=lambda number: abs(2 * number + 1 - _NODES)):
         share = (number + 0.5) / _NODES
-        tail = math.log(2.0 * min(share, 1.0 - share)) * mine.scale
-        place = round(one + (tail if share <= 0.5 else -tail))
-        yield [place], 1.0 / _NODES, (abs(place - two) - abs(place - one)) / mine.scale
+        if mine.kind == "gaussian":
+            place = round(one + NormalDist().inv_cdf(share) * mine.scale)
+            loss = float((place - two) ** 2 - (place - one) ** 2) / (2.0 * mine.scale**2)
+        else:
+            tail = math.log(2.0 * min(share, 1.0 - share)) * mine.scale
+            place = round(one + (tail if share <= 0.5 else -tail))
+            loss = (abs(place - two) - abs(place - one)) / mine.scale
+        yield [place], 1.0 / _NODES, loss
 
 
 def _selections(first: SelectedPartitions, second: SelectedPartitions) -> Iterator[tuple[Any, float, float]]:

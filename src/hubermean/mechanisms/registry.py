@@ -34,6 +34,7 @@ from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.contributions import check_user_estimate
 from hubermean.mechanisms.estimated_huber import make_factory
 from hubermean.mechanisms.inverse_sensitivity.mechanism import InverseSensitivity
+from hubermean.mechanisms.norm_clipping.mechanism import NormClipping
 from hubermean.mechanisms.propose_test_release.fallback import PreparedWithFallback
 from hubermean.mechanisms.propose_test_release.mechanism import PreparedProposeTestRelease, ProposeTestRelease
 from hubermean.mechanisms.smooth_sensitivity.mechanism import SmoothSensitivity
@@ -109,6 +110,17 @@ _ENTRIES = (
         in_auto=False,
         color="#D55E00",
         dashes=(0, (6, 1.5, 1, 1.5, 1, 1.5)),
+    ),
+    MechanismEntry(
+        name="norm-clipping",
+        make=NormClipping.from_parameters,
+        summary="Finds one threshold for whole vectors privately, then releases the mean of clipped vectors.",
+        takes=("max_records", "threshold", "scale", "hostile", "n_users"),
+        needs_delta=True,
+        layout="joint",
+        in_auto=False,
+        color="#56B4E9",
+        dashes=(0, (1, 1.2, 6, 1.2)),
     ),
     MechanismEntry(
         name="clipped",

@@ -1,0 +1,182 @@
+"""What released sums say of the mean: post-processing, without the private table.
+
+Every round releases the sum of vectors clipped around its center, divided by the sum of what clipping left of the
+weights: a weighted mean, in which users beyond the threshold count for less. Where all users are clipped, their common
+factor cancels. Rounds are combined by the inverse of their noise; if the center stayed where it was, that is as good as
+one sum with the noise budget of all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hubermean.data.arrays import FloatArray
+from hubermean.mechanisms.norm_clipping.plan import MOST_ROUNDS, UNIT, VectorPlan
+
+# The center moves if users are expected to lie within this part of their distance from it afterwards.
+_WORTH_MOVING = 0.8
+_FEW = 4.0  # times the noise of a weight: a smaller one is too small to divide by
+_LARGEST = 2.0**62
+
+
+class TooFewUsersError(Exception):
+    """The released weights are too small for an estimate."""
+
+
+class NoScaleError(Exception):
+    """More users than are sought lie at the center itself."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VectorEstimate:
+    """What was released so far, in units of the columns' scales.
+
+    Attributes:
+        plan: the public plan, with the number of users.
+        cap: the largest weight of a user.
+        spent: epsilon of the pure steps so far.
+        rho: the same in concentrated privacy, with that of noisy sums.
+        left: the part of the noise budget that no sum has used yet, without that of the step along the direction.
+        center: of the current round.
+        radius: the distance that was found from this center; None before it is searched for.
+        rounds: how many sums were released.
+        mean: of all rounds, combined.
+        variance: of the noise in `mean`, all columns together.
+        finished: whether no round follows.
+        weight: the sum of weights that clipping left, in the last round.
+        reach: the bound along the direction, once it is found.
+        measured: the number of users that was measured; None where it is public.
+        step, total_weight: what the step along the direction found.
+    """
+
+    plan: VectorPlan
+    cap: int
+    spent: Fraction
+    rho: Fraction
+    left: Fraction
+    center: FloatArray
+    radius: float | None = None
+    rounds: int = 0
+    mean: FloatArray = field(default_factory=lambda: np.zeros(0))
+    variance: float = math.inf
+    finished: bool = False
+    weight: float = 0.0
+    reach: float | None = None
+    measured: int | None = None
+    step: float = 0.0
+    total_weight: float = 0.0
+
+    @property
+    def is_centered_at_zero(self) -> bool:
+        return not self.center.any()
+
+    @property
+    def threshold(self) -> float:
+        """The threshold of the current round."""
+        return self.plan.threshold_for(self.radius or 0.0)
+
+    @property
+    def part(self) -> Fraction:
+        """The part of the noise budget for the next sums."""
+        may_move = self.rounds < MOST_ROUNDS - 1 and not self.finished
+        return self.plan.part_of_round(self.left, last=not may_move)
+
+    def after_round(self, noisy: npt.NDArray[Any]) -> VectorEstimate:
+        """Return the estimate after a round: `noisy` has the sums of all columns, then the weight."""
+        part, plan = self.part, self.plan
+        deviation = plan.noise_of_round(part).scale
+        grid = self.threshold / UNIT
+        per_weight = self.cap / (plan.weight_share * UNIT)
+        weight = float(noisy[-1]) * per_weight
+        if weight < _FEW * deviation * per_weight:
+            raise TooFewUsersError
+        shift = noisy[:-1].astype(np.float64) * (grid / weight)
+        variance = len(shift) * (deviation * grid / weight) ** 2
+        mean, combined = _combine(self.mean, self.variance, self.center + shift, variance)
+        left = self.left - part
+        found = replace(
+            self,
+            left=left,
+            rounds=self.rounds + 1,
+            mean=mean,
+            variance=combined,
+            weight=weight,
+            rho=self.rho + part / (2 * Fraction(plan.noise_multiplier) ** 2),
+            finished=left == 0,
+        )
+        if left == 0:
+            return found
+        moved = max(float(shift @ shift) - variance, 0.0)
+        if plan.threshold is None and found._is_worth_moving(moved):
+            return replace(found, center=_single(found.shrunk), radius=None)
+        return replace(found, finished=True)
+
+    def _is_worth_moving(self, moved: float) -> bool:
+        """Whether users would lie closer to the new center: `moved` is the square of the distance to it."""
+        square = (self.radius or 0.0) ** 2
+        spread = max(square - moved, 0.05 * square)
+        missed = min(self.variance, float(self.mean @ self.mean))
+        return spread + missed < _WORTH_MOVING**2 * square
+
+    @property
+    def shrunk(self) -> FloatArray:
+        """The mean, moved toward zero as far as its length is noise (James & Stein 1961, the positive part)."""
+        square = float(self.mean @ self.mean)
+        if square <= 0.0 or not math.isfinite(square):
+            return np.zeros_like(self.mean)
+        return self.mean * max(1.0 - self.variance / square, 0.0)
+
+    @property
+    def direction(self) -> npt.NDArray[np.float32]:
+        """The unit vector toward the mean, in single precision."""
+        length = float(np.linalg.norm(self.mean))
+        unit = self.mean / length if 0.0 < length < math.inf else np.eye(1, len(self.mean))[0]
+        return unit.astype(np.float32)
+
+    @property
+    def base(self) -> FloatArray:
+        """Where the step along the direction begins."""
+        return self.shrunk
+
+    @property
+    def origin(self) -> float:
+        """The base along the direction, from the current center."""
+        return float((self.base - self.center) @ self.direction.astype(np.float64))
+
+    def after_step(self, noisy: npt.NDArray[Any]) -> VectorEstimate:
+        """Return the estimate after the step along the direction: `noisy` has a sum of lengths and of weights."""
+        per_weight = self.cap / (self.plan.weight_share_along * UNIT)
+        weight = float(noisy[1]) * per_weight
+        if weight < _FEW * self.plan.noise_along().scale * per_weight:
+            raise TooFewUsersError
+        reach = self.reach or 0.0
+        step = min(max(float(noisy[0]) * (reach / UNIT) / weight, -reach), reach)
+        rho = self.rho + self.plan.part_along / (2 * Fraction(self.plan.noise_multiplier) ** 2)
+        return replace(self, step=step, total_weight=weight, rho=rho)
+
+    @property
+    def value(self) -> FloatArray:
+        """The estimate of the mean."""
+        return self.base + self.step * self.direction.astype(np.float64)
+
+
+def _combine(
+    first: FloatArray, first_variance: float, second: FloatArray, second_variance: float
+) -> tuple[FloatArray, float]:
+    """Return the mean of two estimates, weighted by the inverse of their variances, and its variance."""
+    if first_variance == math.inf:
+        return second, second_variance
+    share = first_variance / (first_variance + second_variance)
+    return first + share * (second - first), share * second_variance
+
+
+def _single(point: FloatArray) -> FloatArray:
+    """Return the point in single precision, so that it is the same in every precision."""
+    clipped = np.clip(point, -_LARGEST, _LARGEST)
+    return clipped.astype(np.float32).astype(np.float64)
