@@ -68,15 +68,20 @@ def not_below(amount: Fraction) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyCost:
-    """What a release is charged, from public numbers; `rho` if its output distribution is concentrated."""
+    """What a release is charged, from public numbers; `rho` if its output distribution is concentrated.
+
+    With `rho_delta` above 0 it is concentrated up to an event of that probability (approximate zCDP).
+    """
 
     epsilon: float
     delta: float
     rho: Fraction | None = None
+    rho_delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Check what a custom mechanism may state: a negative cost would increase a budget."""
-        if not all(is_real(one) and 0 <= one < math.inf for one in (self.epsilon, self.delta)):
+        amounts = (self.epsilon, self.delta, self.rho_delta)
+        if not all(is_real(one) and 0 <= one < math.inf for one in amounts):
             raise InputError("a cost must be a finite epsilon and delta of 0 or more")
         if self.rho is not None and not (isinstance(self.rho, Fraction) and self.rho >= 0):
             raise InputError("concentrated() of a mechanism must return a Fraction of 0 or more, or None")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -113,6 +114,109 @@ def _noise_after_test(eps: float, target: float, reserve: float, dimension: int)
         bits=bits,
         reserve=reserve,
     )
+
+
+@lru_cache(maxsize=64)
+def concentrated_cost(test: ProposeTestReleaseNoise, delta: float) -> Fraction:
+    """Return a rho for which test and noise together are delta-approximately rho-zCDP.
+
+    Two outcomes, a refusal and an answer, have at most the probabilities `passes` and 1 - `passes` of data sets whose
+    margins differ by one; the answers are at most alpha sigma apart. Of the first distribution, an event of probability
+    delta is left aside, either of refusing or of answering.
+
+    **Formal guarantees** (proofs/propose-test-release.md, Lemma 6)
+    - With the event left aside, E[(P / Q)^order] <= exp((order - 1) order rho) for all orders above 1, both ways. A
+      ledger adds up such rho, and delta (proofs/ledger.md, Lemma 3).
+    - rho >= alpha^2 / 2, what the noise alone costs.
+
+    >>> test = calibrate_propose_test_release(1.0, 1e-5, reserve=0.03, dimension=3)
+    >>> test.alpha**2 / 2 <= concentrated_cost(test, 1e-5) <= 0.06 < 1.0**2 / 2
+    True
+    """
+    whole = 1 << test.bits
+    passing = np.array([float(Fraction(one, whole)) for one in test.passes])
+    refusing = np.array([float(Fraction(whole - one, whole)) for one in test.passes])
+    low, high = slice(None, -1), slice(1, None)
+    rho = test.alpha * test.alpha / 2.0
+    for one, other in ((low, high), (high, low)):
+        pairs = _Adjacent(
+            refuse=refusing[one],
+            answer=passing[one],
+            refuse_other=refusing[other],
+            answer_other=passing[other],
+            noise=test.alpha * test.alpha / 2.0,
+        )
+        rho = max(rho, pairs.largest_rho(delta))
+    return Fraction(rho * (1.0 + 1e-9))
+
+
+# Orders less one, on a grid so fine that the bound between two of them is within a percent.
+_COARSE_ORDERS = np.exp(np.arange(math.log(1e-4), math.log(1e6), 0.05))
+_FINE_ORDERS = np.exp(np.arange(math.log(1e-4), math.log(1e6), 0.004))
+_AT_A_TIME = 512
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Adjacent:
+    """Probabilities to refuse and to answer of pairs of data sets whose margins differ by one; one entry per pair."""
+
+    refuse: np.ndarray
+    answer: np.ndarray
+    refuse_other: np.ndarray
+    answer_other: np.ndarray
+    noise: float
+
+    def largest_rho(self, delta: float) -> float:
+        """Return the largest rho that a pair needs, whatever of it is best left aside."""
+        doubtful, settled, needed = np.arange(len(self.answer)), 0.0, np.zeros(0)
+        for orders in (_COARSE_ORDERS, _FINE_ORDERS):
+            parts = np.array_split(doubtful, -(-len(doubtful) // _AT_A_TIME))
+            needed = np.concatenate([self._take(part)._needed_rho(delta, orders) for part in parts])
+            # A finer grid lowers a bound by less than a fifth.
+            keep = needed >= needed.max() / 1.25
+            if orders is _COARSE_ORDERS:
+                settled = float(needed[~keep].max(initial=0.0))
+                doubtful = doubtful[keep]
+        return max(float(needed.max()), settled)
+
+    def _take(self, which: np.ndarray) -> _Adjacent:
+        return _Adjacent(
+            refuse=self.refuse[which],
+            answer=self.answer[which],
+            refuse_other=self.refuse_other[which],
+            answer_other=self.answer_other[which],
+            noise=self.noise,
+        )
+
+    def _needed_rho(self, delta: float, orders: np.ndarray) -> np.ndarray:
+        less = delta * _DOWN
+        without_refusals = self._rho(np.maximum(self.refuse - less, 0.0), self.answer, orders)
+        without_answers = self._rho(self.refuse, np.maximum(self.answer - less, 0.0), orders)
+        found: np.ndarray = np.minimum(without_refusals, without_answers)
+        return found
+
+    def _rho(self, refuse: np.ndarray, answer: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        """Bound ln E[(P / Q)^order] / ((order - 1) order) over all orders.
+
+        The logarithm is convex in the order, so that between two orders of the grid it is at most the larger value.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = [np.log(one) for one in (refuse, answer, self.refuse_other, self.answer_other)]
+            refused, answered = (
+                np.where(one == -math.inf, -math.inf, one - other)
+                for one, other in ((logs[0], logs[2]), (logs[1], logs[3]))
+            )
+            moments = np.logaddexp(
+                logs[0][:, np.newaxis] + np.multiply.outer(refused, orders),
+                logs[1][:, np.newaxis]
+                + np.multiply.outer(answered, orders)
+                + self.noise * orders * (1.0 + orders),
+            )
+        between = np.maximum(moments[:, :-1], moments[:, 1:]) / (orders[:-1] * (1.0 + orders[:-1]))
+        below = moments[:, 0] / orders[0]
+        beyond = self.noise + np.maximum(np.maximum(refused, answered), 0.0) / orders[-1]
+        found: np.ndarray = np.maximum(np.maximum(between.max(axis=1), below), beyond)
+        return np.where(np.isnan(found), math.inf, found)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

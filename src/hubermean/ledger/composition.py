@@ -66,10 +66,8 @@ class Composition(ABC):
             return NOTHING
         if not self._in_one_unit(whole, part):
             return charged
-        loss, delta = (
-            self.cost(part, changes).loss,
-            self.cost(replace(whole, delta=part.delta), changes).delta,
-        )
+        in_parts = replace(whole, delta=part.delta, rho_delta=part.rho_delta)
+        loss, delta = self.cost(part, changes).loss, self.cost(in_parts, changes).delta
         return Cost(loss=min(loss, charged.loss), delta=min(delta, charged.delta))
 
     def _in_one_unit(self, whole: PrivacyCost, part: PrivacyCost) -> bool:
@@ -137,8 +135,10 @@ class Concentrated(Composition):
         return limit.delta == here.delta and apart <= Fraction(here.loss) / 10**9
 
     def cost(self, privacy_cost: PrivacyCost, changes: int) -> Cost:
-        if privacy_cost.rho is not None:  # the divergence grows with the square of the changes
-            return Cost(loss=upward(privacy_cost.rho * changes**2), delta=Decimal(0))
+        if _is_booked_in_rho(privacy_cost, changes):  # the divergence grows with the square of the changes
+            assert privacy_cost.rho is not None
+            loss = upward(privacy_cost.rho * changes**2)
+            return Cost(loss=loss, delta=as_written(privacy_cost.rho_delta))
         epsilon, delta = product(as_written(privacy_cost.epsilon), changes), as_written(privacy_cost.delta)
         # epsilon-DP is epsilon^2/2-zCDP (Bun & Steinke 2016), and no divergence is above epsilon.
         rho = min(upward(Fraction(epsilon) ** 2 / 2), epsilon)
@@ -146,6 +146,11 @@ class Concentrated(Composition):
 
     def _in_one_unit(self, whole: PrivacyCost, part: PrivacyCost) -> bool:
         return (whole.rho is None) == (part.rho is None)
+
+    def cost_of_part(self, whole: PrivacyCost, part: PrivacyCost, changes: int) -> Cost:
+        if not _is_booked_in_rho(whole, changes):
+            whole, part = replace(whole, rho=None, rho_delta=0.0), replace(part, rho=None, rho_delta=0.0)
+        return super().cost_of_part(whole, part, changes)
 
     def epsilon_left(self, left: Cost) -> Decimal:
         root = math.sqrt(2.0 * float(left.loss)) * (1.0 - 1e-12)
@@ -194,6 +199,11 @@ def changes_between(release: Neighbors, dataset: Neighbors) -> int:
         f"{parameter('neighbors', release.value)} does not protect what the budget of this data set is about; "
         f"use {parameter('neighbors', dataset.value)}"
     )
+
+
+def _is_booked_in_rho(privacy_cost: PrivacyCost, changes: int) -> bool:
+    """Whether a release has a rho that holds for so many changes; approximate zCDP is known for one (Lemma 3)."""
+    return privacy_cost.rho is not None and (changes == 1 or privacy_cost.rho_delta == 0.0)
 
 
 def _delta_of_changes(epsilon: Decimal, delta: Decimal, changes: int) -> Decimal:

@@ -110,6 +110,13 @@ class Prepared(ABC):
         """
         return None
 
+    def concentrated_delta(self) -> float:
+        """The probability of an event without which the release is concentrated; a ledger adds these up.
+
+        0, the default, for a release that is concentrated altogether.
+        """
+        return 0.0
+
     def is_adaptive(self) -> bool:
         """Whether parameters are estimated in private steps; an audit then makes neighbor pairs for each step."""
         return False

@@ -89,10 +89,11 @@ def _upper(z: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GaussianNoiseInterval:
-    """An interval per column for the Huber location of the data, from the noisy center and the public noise."""
+    """An interval per column, from noisy values and the public noise: for the Huber location, or another center."""
 
     center: Sequence[float]
     noise_stddevs: Sequence[float]
+    covers: str = "noise only"
 
     def at(self, level: float) -> Interval:
         # In units of 2^-44 deviations, so that the grid is negligible.
@@ -100,7 +101,7 @@ class GaussianNoiseInterval:
         ends = list(zip(self.center, self.noise_stddevs, strict=True))
         low = tuple(value - bound * stddev for value, stddev in ends)
         high = tuple(value + bound * stddev for value, stddev in ends)
-        return Interval(level=level, low=low, high=high, covers="noise only")
+        return Interval(level=level, low=low, high=high, covers=self.covers)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -19,7 +19,7 @@ no candidate: docs/guides/planning.md.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -97,7 +97,7 @@ _ENTRIES = (
     MechanismEntry(
         name="auto",
         make=lambda parameters: Auto.from_parameters(parameters),
-        summary="The mechanism of least predicted error; adaptive where its parameters are not public.",
+        summary="The mechanism of least predicted error; without parameters adaptive, or norm-clipping for wide data.",
         takes=("bounds", "max_records", "threshold", "scale", "radius", "hostile", "n_users"),
         in_auto=False,
         in_plan=False,
@@ -199,6 +199,10 @@ def resolve_mechanism(mechanism: str | Mechanism, parameters: PublicParameters) 
     return REGISTRY[mechanism].make(parameters)
 
 
+WIDE = 32
+"""With more columns than this, and delta > 0, `auto` releases vectors as a whole: a search per column would leave too
+little for the mean. The number of columns is public."""
+
 # Predictions are not so exact that less of a difference in noise would mean anything.
 WORTHWHILE = 7 / 8
 
@@ -253,6 +257,7 @@ class Auto:
     Args:
         candidates: the mechanisms to compare.
         adaptive: takes over where no candidate has what it needs.
+        vectors: takes over from `adaptive` where there are more columns than `WIDE`.
         n_users: the caller's public estimate of the number of users, under `add-remove`.
 
     Formal guarantees:
@@ -264,6 +269,7 @@ class Auto:
 
     candidates: Sequence[Mechanism]
     adaptive: Adaptive | None = None
+    vectors: NormClipping | None = None
     n_users: int | None = None
     name = "auto"
 
@@ -276,7 +282,9 @@ class Auto:
         compared = [entry for entry in REGISTRY.values() if entry.in_auto and entry.needs]
         suited = [entry for entry in compared if given.issuperset(entry.needs)]
         if only_adaptive or not suited:
-            return cls(candidates=(adaptive,))
+            takes = REGISTRY[NormClipping.name].takes
+            vectors = NormClipping.from_parameters(parameters) if given.issubset(takes) else None
+            return cls(candidates=(adaptive,), vectors=vectors)
         # An estimate of the number of users guides the choice; the candidates themselves do not take one.
         parameters = replace(parameters, n_users=None)
         made, refusals = [], []
@@ -292,6 +300,9 @@ class Auto:
     def select_able(self, request: Request) -> Sequence[Mechanism]:
         """Return the candidates that can serve the request; `adaptive` where only a contribution bound is missing."""
         check_user_estimate(self.n_users, request)
+        if self.vectors is not None and len(request.columns) > WIDE and request.delta > 0.0:
+            self.vectors.check(request)
+            return (self.vectors,)
         refusals = []
         able = []
         for candidate in self.candidates:
@@ -322,7 +333,8 @@ class Auto:
             facts = replace(facts, planned_users=self.n_users)
         if len(candidates) == 1:  # nothing to compare
             (only,) = candidates
-            return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))
+            with self._advise_delta(request):
+                return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))
         options = [Option.of(candidate, request, facts) for candidate in candidates]
         best = best_option(options, delta=request.delta)
         if best is None or best.prepared is None:
@@ -331,6 +343,19 @@ class Auto:
             )
         inner = _add_fallback(best.prepared, candidates, facts)
         return PreparedAuto(mechanism=best.mechanism.name, inner=inner)
+
+    @contextlib.contextmanager
+    def _advise_delta(self, request: Request) -> Iterator[None]:
+        """Say that wide data take delta > 0, where they are refused without."""
+        try:
+            yield
+        except InputError as refusal:
+            if self.vectors is None or len(request.columns) <= WIDE or request.delta > 0.0:
+                raise
+            raise InputError(
+                f"{refusal.message}; with {parameter('delta')} > 0, for example 1e-6, {len(request.columns):,} "
+                "columns are released as one vector, which takes far fewer users"
+            ) from None
 
 
 def _add_fallback(chosen: Prepared, candidates: Sequence[Mechanism], facts: PublicFacts) -> Prepared:
@@ -361,6 +386,9 @@ class PreparedAuto(Prepared):
 
     def concentrated(self) -> Fraction | None:
         return self.inner.concentrated()
+
+    def concentrated_delta(self) -> float:
+        return self.inner.concentrated_delta()
 
     def claims(self, distribution: OutputDistribution, neighbor: OutputDistribution) -> Mapping[str, float]:
         return self.inner.claims(distribution, neighbor)

@@ -190,8 +190,9 @@ def _release_users(
                 outcome = run_on_data(lambda: run.run(table, noise), request)
         return _publish(outcome, request, known, mechanism, noise, statistic)
 
-    rho = prepared.concentrated() if isinstance(prepared, Prepared) else None
-    cost = PrivacyCost(epsilon=request.epsilon, delta=request.delta, rho=rho)
+    cost = PrivacyCost(epsilon=request.epsilon, delta=request.delta)
+    if isinstance(prepared, Prepared) and charger is not NOT_CHARGED:
+        cost = replace(cost, rho=prepared.concentrated(), rho_delta=prepared.concentrated_delta())
     return charger.charge(cost, compute, lambda: describe_prospect(prepared))
 
 

@@ -140,14 +140,9 @@ class VectorEstimate:
         return unit.astype(np.float32)
 
     @property
-    def base(self) -> FloatArray:
-        """Where the step along the direction begins."""
-        return self.shrunk
-
-    @property
     def origin(self) -> float:
         """The base along the direction, from the current center."""
-        return float((self.base - self.center) @ self.direction.astype(np.float64))
+        return float((self.shrunk - self.center) @ self.direction.astype(np.float64))
 
     def after_step(self, noisy: npt.NDArray[Any]) -> VectorEstimate:
         """Return the estimate after the step along the direction: `noisy` has a sum of lengths and of weights."""
@@ -163,7 +158,17 @@ class VectorEstimate:
     @property
     def value(self) -> FloatArray:
         """The estimate of the mean."""
-        return self.base + self.step * self.direction.astype(np.float64)
+        return self.shrunk + self.step * self.direction.astype(np.float64)
+
+    @property
+    def noise_stddev(self) -> float:
+        """How far a column is off for noise, in the root mean square over columns, rather too large than too small.
+
+        A value that was shortened because most of its length was noise has less of that, and is too short instead.
+        """
+        length, found = float(np.linalg.norm(self.value)), float(np.linalg.norm(self.mean))
+        longer = max(length / found, 1.0) if found > 0.0 else 1.0
+        return math.sqrt(self.variance / len(self.mean)) * longer
 
 
 def _combine(

@@ -44,6 +44,7 @@ from hubermean.types.request import PublicFacts, Request
 _LEAST_THRESHOLD, _LARGEST_THRESHOLD = float(RADII[0]), float(RADII[-1])
 _LARGEST_SCALE = 2.0**60
 _NEVER = NoisyTest(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
+_COVERS = "noise only, on average over the columns"
 _TOO_FEW = "too few users with usable records were measured"
 _NO_SCALE = "most users have the same vector, or nearly so, so no threshold can be found"
 
@@ -274,10 +275,9 @@ class PreparedNormClipping(Prepared):
         plan, units = found.plan, np.ones(self.plan.dimension)
         if self.factors is not None:
             units = 1.0 / np.array(self.factors)
-        deviation = math.sqrt(found.variance / plan.dimension)
-        stddevs = (deviation * units).tolist()
+        stddevs = (found.noise_stddev * units).tolist()
         values = tuple((found.value * units).tolist())
-        rule = GaussianNoiseInterval(center=(found.mean * units).tolist(), noise_stddevs=stddevs)
+        rule = GaussianNoiseInterval(center=values, noise_stddevs=stddevs, covers=_COVERS)
         parameters: dict[str, Any] = {
             "threshold": found.threshold,
             "distance_of_center": float(np.linalg.norm(found.center)),

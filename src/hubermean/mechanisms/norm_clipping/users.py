@@ -71,7 +71,7 @@ class CountWithin:
     def __call__(self, part: UserTable, lengths: FloatArray | None = None) -> tuple[IntArray, int]:
         lengths = self.view.lengths(part) if lengths is None else lengths
         usable = part.counts > 0
-        influence = np.sort((self.view.weights(part) * np.abs(lengths))[usable])
+        influence = np.sort(self.view.weights(part)[usable] * np.abs(lengths[usable]))
         return np.searchsorted(influence, RADII, side="right").astype(np.int64), len(influence)
 
 

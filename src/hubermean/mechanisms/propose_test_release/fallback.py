@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
 
@@ -38,6 +39,16 @@ class PreparedWithFallback(Prepared):
 
     def predicted_noise(self) -> tuple[float, ...]:
         return self.propose_test_release.predicted_noise()
+
+    def concentrated(self) -> Fraction | None:
+        """The dearer of the two; either comes after the estimate of the total weight."""
+        first, second = self.propose_test_release.concentrated(), self.inverse_sensitivity.concentrated()
+        if first is None or second is None:
+            return None
+        return max(first, second + self.propose_test_release.weight_cost() ** 2 / 2)
+
+    def concentrated_delta(self) -> float:
+        return self.propose_test_release.concentrated_delta()
 
     def users_to_audit(self) -> int:
         return self.propose_test_release.users_to_audit()

@@ -27,6 +27,7 @@ from hubermean.accounting.budget import (
     not_below,
 )
 from hubermean.accounting.discrete import laplace_scale
+from hubermean.accounting.propose_test_release import ProposeTestReleaseNoise, concentrated_cost
 from hubermean.data.user_table import PrivateTable
 from hubermean.distributed.huber_center import HuberCenterSearch
 from hubermean.distributions.output import NoiseDistribution, NoisySum, NoisyTest, OutputDistribution, Staged
@@ -50,6 +51,7 @@ from hubermean.mechanisms.intervals import GaussianNoiseInterval
 from hubermean.mechanisms.propose_test_release.stability import (
     StabilityTest,
     TotalWeightBounds,
+    short_tests,
 )
 from hubermean.noise.batch import LARGEST_SCALE
 from hubermean.types.dry_run import Prospect
@@ -260,6 +262,21 @@ class PreparedProposeTestRelease(Prepared):
         left = Fraction(self.request.epsilon) - Fraction(_WEIGHT_SHARE * self.request.epsilon)
         return math.nextafter(float(left), 0.0)
 
+    def concentrated(self) -> Fraction | None:
+        """Of the estimate of the total weight, and of the dearest test that it may lead to (Lemma 6)."""
+        if self.charged is not None:  # the steps before it are charged as a whole
+            return None
+        plan = self._public_plan()
+        tests = self._possible_tests() if plan is None else (plan.test,)
+        rho = max(concentrated_cost(test, self.request.delta) for test in tests)
+        return self.weight_cost() ** 2 / 2 + rho
+
+    def _possible_tests(self) -> tuple[ProposeTestReleaseNoise, ...]:
+        return short_tests(self.epsilon, self.request.delta, self.geometry.dimension)
+
+    def concentrated_delta(self) -> float:
+        return self.request.delta
+
     def plan(self, weight: TotalWeightBounds) -> StabilityTest | None:
         return StabilityTest.best(
             self.geometry,
@@ -318,10 +335,10 @@ class PreparedProposeTestRelease(Prepared):
     def weight_distribution(self, weight: int) -> NoisySum:
         """The distribution of the estimate of the total weight, where it is private."""
         assert self.weight_noise is not None
-        claim = Claim(what=WEIGHT, epsilon=self._weight_cost())
+        claim = Claim(what=WEIGHT, epsilon=self.weight_cost())
         return NoisySum(position=[weight], noise=self.weight_noise, claim=claim)
 
-    def _weight_cost(self) -> Fraction:
+    def weight_cost(self) -> Fraction:
         return Fraction(0 if self.weight_noise is None else _WEIGHT_SHARE * self.request.epsilon)
 
     def claims(self, distribution: Any, neighbor: Any) -> dict[str, float]:
@@ -407,7 +424,7 @@ class PreparedProposeTestRelease(Prepared):
 
     def break_down_budget(self, step: str) -> tuple[BudgetEntry, ...]:
         """What was spent on the estimate of the total weight, if there was one, and on the named second step."""
-        step_costs = [(WEIGHT, self._weight_cost()), (step, Fraction(self.epsilon))]
+        step_costs = [(WEIGHT, self.weight_cost()), (step, Fraction(self.epsilon))]
         return break_down_budget(step_costs, unit="epsilon", delta=self.request.delta, delta_for=step)
 
     def estimate_parameters(self, weight: int) -> dict[str, int]:
@@ -424,7 +441,11 @@ class PreparedProposeTestRelease(Prepared):
                 f"fewer than the {self.needed()} that the test needs were measured",
                 f"raise epsilon or delta, or use {parameter('mechanism', 'inverse-sensitivity')}",
                 charged=charged,
-                used=PrivacyCost(epsilon=not_below(self.before + self._weight_cost()), delta=0.0),
+                used=PrivacyCost(
+                    epsilon=not_below(self.before + self.weight_cost()),
+                    delta=0.0,
+                    rho=None if self.charged is not None else self.weight_cost() ** 2 / 2,
+                ),
             )
         return refuse(
             "the data did not pass the private test that most users lie well within the threshold",

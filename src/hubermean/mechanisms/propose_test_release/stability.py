@@ -99,7 +99,7 @@ class StabilityTest:
         least = geometry.threshold_of(weight_cap)
         for reserve in _depth_reserves(geometry, weight, weight_cap) if partitioned else (0.0,):
             plans = []
-            for test in _tests(epsilon, delta, geometry.dimension):
+            for test in short_tests(epsilon, delta, geometry.dimension):
                 plan = cls._of_test(
                     test,
                     geometry,
@@ -216,7 +216,7 @@ def _depth_reserves(geometry: Geometry, weight: TotalWeightBounds, weight_cap: i
     return ((1.0 - STABLE_WITHIN) * geometry.threshold, 0.0)
 
 
-def _tests(epsilon: float, delta: float, dimension: int) -> tuple[ProposeTestReleaseNoise, ...]:
+def short_tests(epsilon: float, delta: float, dimension: int) -> tuple[ProposeTestReleaseNoise, ...]:
     """The tests to choose from."""
     tests = _short_tests(epsilon, delta, dimension)
     if not tests:
