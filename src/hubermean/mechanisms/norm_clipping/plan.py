@@ -25,13 +25,13 @@ HOSTILE = 0.05
 """The share of users that may be malicious, where the caller states none."""
 
 _ROUNDED = 1.0 + 2.0**-9  # of a user's vector on the grid (proofs/norm-clipping.md, Lemma 2)
-_COUNT_SHARE, _CAP_SHARE = 0.03, 0.03  # of epsilon: number of users, contribution bound
+_COUNT_SHARE, _CAP_SHARE = 0.02, 0.03  # of epsilon: number of users, contribution bound
 # Nats for all users together that a search takes, and the most of epsilon that it may. Where a tenth of the users lies
-# beyond what is sought, hostile ones among them, it must be ten times as exact as around the median.
-_MEDIAN_NATS, _FAR_NATS = 120.0, 300.0
+# beyond what is sought, hostile ones among them, it must be more exact than around the median.
+_MEDIAN_NATS, _FAR_NATS = 60.0, 180.0
 _LARGEST_SHARE = 0.06
 _LEAST_NATS, _LEAST_USERS = 200.0, 50  # of all users, for a release to be expected
-_ROUND_SHARE = 0.25  # of the noise budget that is left, for a sum that may only move the center
+_ROUND_SHARE = 0.2  # of the noise budget that is left, for a sum that may only move the center
 _LEAST_ALONG, _MOST_ALONG = 0.01, 0.2  # of the noise budget, for the step along the direction
 _WEIGHT_ALONG = 0.5  # of a user's full influence in that step, for its weight
 # Where noise would be this part of a threshold or more, all users are clipped: noise falls with the threshold, what
@@ -39,6 +39,7 @@ _WEIGHT_ALONG = 0.5  # of a user's full influence in that step, for its weight
 _NOISY = 0.006
 _MEDIAN, _SHORT = 50, 0.5  # per cent of users, part of their distance
 _COARSE_PER_CENT = 75
+_BEYOND = 260.0  # per cent of users for each hostile share of one that may lie beyond a distance: honest ones as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +127,8 @@ class VectorPlan:
 
     @property
     def _far_per_cent(self) -> int:
-        """As many hostile users as may be, and as many honest ones, may lie beyond."""
-        return min(max(100 - math.ceil(200.0 * self.hostile), _MEDIAN), 98)
+        """As many hostile users as may be, and somewhat more honest ones, may lie beyond."""
+        return min(max(100 - math.ceil(_BEYOND * self.hostile), _MEDIAN), 98)
 
     @property
     def is_noisy(self) -> bool:

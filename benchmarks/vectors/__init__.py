@@ -1,0 +1,1 @@
+"""Vectors with defaults only, beside the threshold that is best in hindsight."""
