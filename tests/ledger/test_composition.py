@@ -6,6 +6,7 @@ import contextlib
 import decimal
 import json
 import math
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -249,6 +250,7 @@ def test_the_law_of_a_mechanism_is_charged_where_it_is_known() -> None:
     told: dict[str, PublicParameters] = {
         "clipped": PublicParameters(bounds=(-5.0, 5.0)),
         "adaptive": PublicParameters(),
+        "norm-clipping": PublicParameters(),
         "winsorized": PublicParameters(threshold=8.0, radius=1e6),
         "inverse-sensitivity": PublicParameters(threshold=8.0, radius=100.0),
         "auto": PublicParameters(),
@@ -266,8 +268,37 @@ def test_the_law_of_a_mechanism_is_charged_where_it_is_known() -> None:
             assert rho <= Fraction(1.25 * largest_rho(1.0, 1e-6)), name
         four = composition.cost(PrivacyCost(epsilon=1, delta=1e-6, rho=rho), 2)
         assert four.loss == pytest.approx(4 * cost.loss, rel=Decimal("1e-15"))
-    for name, known in {"propose-test-release": PublicParameters(threshold=8.0, radius=100.0)}.items():
-        assert resolve_mechanism(name, known).prepare(request, facts).concentrated() is None
+
+
+@pytest.mark.parametrize(("neighbors", "generic_share"), [("replace-user", 0.2), ("add-remove", 0.45)])
+def test_propose_test_release_is_charged_its_rho_and_delta(neighbors: str, generic_share: float) -> None:
+    """Far less than half the square of epsilon, and at least what noise for the same shift costs; twice the change costs
+    what was known before."""
+    from hubermean.data.user_table import UserTable
+    from hubermean.mechanisms.registry import resolve_mechanism
+    from hubermean.types.options import PublicParameters
+    from hubermean.types.request import PublicFacts, Request
+
+    table = UserTable.from_means(np.zeros((20_000, 12)), None)
+    request = Request.checked(table.columns, epsilon=1, delta=1e-6, per="user", neighbors=neighbors)
+    known = PublicParameters(threshold=8.0, radius=100.0)
+    prepared: Any = resolve_mechanism("propose-test-release", known).prepare(
+        request, PublicFacts.of(table, request.neighbors)
+    )
+    plan = prepared.plan_at(20_000)
+    composition = COMPOSITIONS["concentrated"]
+    booked = PrivacyCost(
+        epsilon=1, delta=1e-6, rho=prepared.concentrated(), rho_delta=prepared.concentrated_delta()
+    )
+    generic = PrivacyCost(epsilon=1, delta=1e-6)
+    cost = composition.cost(booked, 1)
+    assert cost.delta == as_written(1e-6)
+    assert Fraction(plan.test.alpha) ** 2 / 2 <= Fraction(cost.loss)
+    assert cost.loss <= Decimal(generic_share) * composition.cost(generic, 1).loss
+    assert composition.cost(booked, 2) == composition.cost(generic, 2)
+    part = PrivacyCost(epsilon=0.04, delta=0.0, rho=Fraction(8, 10_000))
+    assert composition.cost_of_part(booked, part, 1).delta == 0
+    assert composition.cost_of_part(booked, part, 2) == composition.cost(replace(part, rho=None), 2)
 
 
 @pytest.mark.parametrize("rho", [Fraction(-1), -1, 0.5, math.nan, math.inf, "1", Decimal(1)])

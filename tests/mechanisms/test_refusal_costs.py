@@ -103,7 +103,10 @@ def test_a_refusal_states_the_claims_of_what_was_sampled(case: str, seed: int) -
         epsilon = sum((Fraction(claim.epsilon or 0) for claim in claims), Fraction(0))
         assert 0 <= Fraction(repr(refusal.epsilon)) - epsilon <= epsilon / 10**5
         assert refusal.delta == 0.0
-        assert refusal.rho is None
+        if prepared.concentrated() is None:
+            assert refusal.rho is None
+        else:
+            assert refusal.rho == epsilon**2 / 2  # noise on a number of users
     assert f"{refusal.epsilon:g} of {request.epsilon:g}" in str(refusal)
 
 

@@ -26,6 +26,7 @@ NAMES = {
     "propose-test-release",
     "smooth-sensitivity",
     "adaptive",
+    "norm-clipping",
     "winsorized",
 }
 

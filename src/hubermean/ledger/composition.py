@@ -148,7 +148,7 @@ class Concentrated(Composition):
         return (whole.rho is None) == (part.rho is None)
 
     def cost_of_part(self, whole: PrivacyCost, part: PrivacyCost, changes: int) -> Cost:
-        if not _is_booked_in_rho(whole, changes):
+        if whole.rho is not None and part.rho is not None and not _is_booked_in_rho(whole, changes):
             whole, part = replace(whole, rho=None, rho_delta=0.0), replace(part, rho=None, rho_delta=0.0)
         return super().cost_of_part(whole, part, changes)
 

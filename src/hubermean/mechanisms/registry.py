@@ -63,6 +63,7 @@ class MechanismEntry:
         layout: whether several columns are released jointly or each on its own.
         in_auto: whether `auto` compares it with others, where what it needs is given.
         in_plan: whether a plan has a row for it.
+        least_columns: from how many columns on it has one.
         yields_to: a mechanism that `auto` prefers without comparison where delta is 0.
         color, dashes: the line in the figure of a plan.
     """
@@ -78,6 +79,7 @@ class MechanismEntry:
     layout: Literal["joint", "column by column"] = "column by column"
     in_auto: bool = True
     in_plan: bool = True
+    least_columns: int = 1
     yields_to: str | None = None
     color: str = "#56B4E9"
     dashes: Dashes = "solid"
@@ -119,6 +121,7 @@ _ENTRIES = (
         needs_delta=True,
         layout="joint",
         in_auto=False,
+        least_columns=2,
         color="#56B4E9",
         dashes=(0, (1, 1.2, 6, 1.2)),
     ),

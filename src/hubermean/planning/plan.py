@@ -46,7 +46,7 @@ class PlanRow:
     Attributes:
         mechanism: its name.
         layout: "joint" or "column by column".
-        threshold: the threshold it would be given, None for `clipped` and `adaptive`.
+        threshold: the threshold it would be given, None for those that need none.
         noise: the predicted standard deviation of what it adds, per column.
         error: the predicted error of a column, noise and sampling together (root mean square over columns).
         over_non_private: `error` over the error of the non-private mean.
@@ -119,7 +119,7 @@ class Setting:
         )
         predicted: list[tuple[PlanRow, Option | None]] = []
         for entry in REGISTRY.values():
-            if not entry.in_plan:
+            if not entry.in_plan or self.columns < entry.least_columns:
                 continue
             threshold = self._threshold(entry) if "threshold" in entry.needs else None
             row = PlanRow(mechanism=entry.name, layout=entry.layout, threshold=threshold)
