@@ -1,6 +1,5 @@
-"""Vectors: `hubermean` with `propose-test-release` on model updates in a memory-mapped file, beside numpy's
-plain mean of the file;
-and on the same updates as a column of lists in a Parquet file.
+"""Vectors: `hubermean` on model updates in a memory-mapped file, with nothing but a budget and with
+`propose-test-release`, beside numpy's plain mean of the file; and on the same updates as a column of lists in Parquet.
 
 Each size runs in a process of its own (`vector_turns.py`), so that the memory it takes is its own.
 """
@@ -33,6 +32,10 @@ SAYS = (
     "plain` is the median of the runs, with quartiles in parentheses.",
     "from Parquet: a release of `hm.vectors`, the best of as many runs, after the others: the same rows "
     "as lists of fixed size in row groups of about 100 MB, as pyarrow writes them.",
+    "Defaults only: `norm-clipping`, which `auto` takes for wide data; no threshold, no radius. `over "
+    "single`: the same over numpy's mean in single precision, its default for such an array, which is exact "
+    "to four digits or so. mean far away: all numbers are 3 larger, so that the center is moved and users are "
+    "read around it once more or twice.",
     "hostile: one user in twenty is thirty times as far away, all on one side, alternating with the others.",
     "Where the time goes: seconds of each part, the best of as many releases as there are runs. What is "
     "not named is work per column in Python.",
@@ -49,7 +52,7 @@ def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits
         *("columns", "read s", "plain s", "hubermean s", "over plain", "GB/s", "MB"),
         *("hostile s", "over plain, hostile", "from Parquet s"),
     ]
-    rows = []
+    rows, defaults = [], []
     for dimension in columns:
         path = _made(users, dimension)
         command = [
@@ -64,6 +67,15 @@ def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits
             continue
         said = json.loads(watched.output.splitlines()[-1])
         times, parts = said["seconds"], said["parts"]
+        defaults.append(
+            [
+                f"{dimension:,}",
+                *(seconds(min(times[name])) for name in ("plain", "defaults")),
+                *(str(Ratio.of(times["defaults"], times[name])) for name in ("plain", "single")),
+                megabytes(said["extra_bytes_by_default"]),
+                seconds(min(times["shifted"])),
+            ]
+        )
         moved = 2.0 * path.stat().st_size
         rows.append(
             [
@@ -78,7 +90,23 @@ def of_sizes(columns: Iterable[int], users: int, *, repeats: int, limits: Limits
             ]
         )
     title = f"{users:,} users, `propose-test-release`, {repeats} turns"
-    tables = [Table(title=title, headings=headings, rows=rows, left=[])]
+    tables = [
+        Table(
+            title=f"{users:,} users, defaults only, {repeats} turns",
+            headings=[
+                "columns",
+                "plain s",
+                "hubermean s",
+                "over plain",
+                "over single",
+                "MB",
+                "mean far away s",
+            ],
+            rows=defaults,
+            left=[],
+        ),
+        Table(title=title, headings=headings, rows=rows, left=[]),
+    ]
     if parts:
         tables.append(
             Table(

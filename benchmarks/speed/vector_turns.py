@@ -1,5 +1,5 @@
-"""`propose-test-release` on a memory-mapped array and on lists in Parquet beside numpy's mean and sum, in
-turns: a line of JSON.
+"""Releases of a memory-mapped array, with defaults only and by `propose-test-release`, and of lists in Parquet, beside
+numpy's mean and sum, in turns: a line of JSON.
 
 A process of its own, for the memory is that of the process; `suite_vectors.py` starts it.
 """
@@ -47,16 +47,24 @@ def main() -> None:
             radius=radius,
         )
 
+    def default(users: Any) -> Any:
+        return hm.mean_of_user_means(users, epsilon=EPSILON, delta=DELTA)
+
     release(np.ones((4000, 3), dtype=np.float32) * np.arange(3))  # what is loaded at first use
+    default(np.ones((4000, 40), dtype=np.float32) * np.arange(40))
     jobs = {
         "read": lambda: float(array.sum(dtype=np.float32)),
         "plain": lambda: array.mean(axis=0, dtype=np.float64),
+        "single": lambda: array.mean(axis=0),
+        "defaults": lambda: default(array),
         "hubermean": lambda: release(array),
     }
     # Not in turn with the others: it writes a file as large as theirs, which the disk is busy with afterwards.
     lists = {"lists": lambda: release(hm.vectors(given["lists"], user="user", value="update"))}
     with most_held() as held:
         release(array)
+    with most_held() as held_by_default:
+        default(array)
     honest, hostile = array, _with_hostile(given["path"])
     jobs["hostile"] = lambda: release(hostile)
     parts = {
@@ -65,7 +73,15 @@ def main() -> None:
     }
     best = {name: {part: min(one[part] for one in runs) for part in runs[0]} for name, runs in parts.items()}
     times = in_turns(jobs, given["repeats"]) | in_turns(lists, given["repeats"])
-    print(json.dumps({"seconds": times, "parts": best, "extra_bytes": held[1] - held[0]}))
+    shifted = np.load(given["path"], mmap_mode="c")
+    for row in shifted:
+        row += 3.0
+    times |= in_turns({"shifted": lambda: default(shifted)}, given["repeats"])
+    extra = {
+        "extra_bytes": held[1] - held[0],
+        "extra_bytes_by_default": held_by_default[1] - held_by_default[0],
+    }
+    print(json.dumps({"seconds": times, "parts": best, **extra}))
 
 
 def _with_hostile(path: str) -> np.ndarray[Any, Any]:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
 import pytest
 
+from hubermean.accounting.concentrated import largest_rho
 from hubermean.accounting.gaussian import gaussian_alpha
-from hubermean.accounting.propose_test_release import ProposeTestReleaseNoise, calibrate_propose_test_release
+from hubermean.accounting.propose_test_release import (
+    ProposeTestReleaseNoise,
+    calibrate_propose_test_release,
+    concentrated_cost,
+)
+from hubermean.auditing.loss import GaussianShift
 from hubermean.errors import InputError
 
 
@@ -138,3 +145,69 @@ def test_the_numbers_in_the_proof() -> None:
     test = calibrate_propose_test_release(1.0, 1e-5, reserve=0.03, dimension=1)
     assert laplace_margin(0.03, 1e-5) == pytest.approx(567, abs=1)
     assert test.margin == 57
+
+
+# --- what it costs where losses are added up --------------------------------------------------------------------------
+
+
+def adjacent_pairs(test: ProposeTestReleaseNoise) -> list[tuple[float, float]]:
+    """(probability to pass, that of the neighbor), both ways."""
+    passing = [one / 2**test.bits for one in test.passes]
+    upward = list(pairwise(passing))
+    return [*upward, *((q, p) for p, q in upward)]
+
+
+def composed_delta(pair: tuple[float, float], shift: float, releases: int, epsilon: float) -> float:
+    """The exact delta of so many releases on one pair: some refuse, the shifts of the others add up in squares."""
+    (p, q), total = pair, 0.0
+    for refused in range(releases + 1):
+        answered = releases - refused
+        mass = math.comb(releases, refused) * (1.0 - p) ** refused * p**answered
+        if mass == 0.0:
+            continue
+        if (refused and q == 1.0) or (answered and q == 0.0):
+            total += mass
+            continue
+        loss = answered * math.log(p / q) + (refused * math.log((1.0 - p) / (1.0 - q)) if refused else 0.0)
+        total += mass * GaussianShift(shift=shift * math.sqrt(answered)).delta(epsilon - loss)
+    return total
+
+
+@pytest.mark.parametrize(("epsilon", "reserve"), [(0.3, 0.01), (1.0, 0.04), (1.0, 0.35), (6.0, 0.5)])
+def test_its_rho_pays_for_releases_that_are_added_up(epsilon: float, reserve: float) -> None:
+    """Of one release and of many, on every pair of margins: the epsilon that a ledger states is not exceeded."""
+    delta, spare = 1e-6, 1e-6
+    test = calibrate_propose_test_release(epsilon, delta, reserve=reserve * epsilon, dimension=3)
+    rho = float(concentrated_cost(test, delta))
+    pairs = adjacent_pairs(test)
+    for releases in (1, 4, 30):
+        total = 2.0 * math.sqrt(releases * rho * math.log(1.0 / spare)) + releases * rho  # Bun & Steinke 2016
+        assert largest_rho(total, spare) >= releases * rho
+        for pair in pairs[:: max(len(pairs) // 60, 1)]:
+            assert composed_delta(pair, test.alpha, releases, total) <= releases * delta + spare
+    assert rho < epsilon**2 / 4
+
+
+@pytest.mark.parametrize(("epsilon", "reserve"), [(0.3, 0.01), (1.0, 0.04), (6.0, 0.5)])
+def test_its_rho_bounds_moments_of_all_orders(epsilon: float, reserve: float) -> None:
+    """Independently, at other orders: on every pair, something of probability delta can be left aside; with four fifths
+    of rho that is false."""
+    delta = 1e-6
+    test = calibrate_propose_test_release(epsilon, delta, reserve=reserve * epsilon, dimension=3)
+    rho = float(concentrated_cost(test, delta))
+    orders = 1.0 + np.exp(np.random.default_rng(3).uniform(-6.0, 9.0, 400))
+
+    def needed(refuse: float, answer: float, other: float) -> float:
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            refused = orders * np.log(refuse) + (1.0 - orders) * np.log(1.0 - other)
+            answered = orders * np.log(answer) + (1.0 - orders) * np.log(other)
+            answered = answered + orders * (orders - 1.0) * test.alpha**2 / 2.0
+            refused = np.where(refuse == 0.0, -np.inf, refused)
+            logs = np.logaddexp(refused, np.where(answer == 0.0, -np.inf, answered))
+        return float(np.nanmax(logs / (orders * (orders - 1.0))))
+
+    most = max(
+        min(needed(max(1.0 - p - delta, 0.0), p, q), needed(1.0 - p, max(p - delta, 0.0), q))
+        for p, q in adjacent_pairs(test)
+    )
+    assert 0.8 * rho < most <= rho

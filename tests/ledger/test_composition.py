@@ -272,8 +272,7 @@ def test_the_law_of_a_mechanism_is_charged_where_it_is_known() -> None:
 
 @pytest.mark.parametrize(("neighbors", "generic_share"), [("replace-user", 0.2), ("add-remove", 0.45)])
 def test_propose_test_release_is_charged_its_rho_and_delta(neighbors: str, generic_share: float) -> None:
-    """Far less than half the square of epsilon, and at least what noise for the same shift costs; twice the change costs
-    what was known before."""
+    """Far less than half the square of epsilon, and at least what the noise costs; two changes cost what they did."""
     from hubermean.data.user_table import UserTable
     from hubermean.mechanisms.registry import resolve_mechanism
     from hubermean.types.options import PublicParameters
