@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hubermean.data import rows as module
+from hubermean.data.arrays import find_finite_rows
 from hubermean.data.rows import NORM_ERROR, Rows
 
 LENGTHS = (1, 7, 64, 1000, 8191, 8192, 20_003)
@@ -74,3 +75,20 @@ def test_rows_that_do_not_count_add_nothing(length: int) -> None:
     factors = np.where(np.isfinite(distances), 8.0, 0.0)
     assert (rows.weighted_sum(factors) == 16).all()
     assert "1." not in repr(rows)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("length", [8192, 16_000, 100_000])
+def test_norms_from_the_first_pass_are_the_same_bits(length: int, dtype: type) -> None:
+    """Rows of an aligned array, taken a few at a time, and each alone in a buffer of its own."""
+    array = np.empty((7 * length + 64,), dtype=dtype)
+    first = -array.ctypes.data % 64 // array.itemsize
+    array = array[first : first + 7 * length].reshape(7, length)
+    array[...] = made(length, dtype, users=7)
+    _, squares = find_finite_rows(array)
+    usable = np.ones(7, dtype=bool)
+    spare = np.empty(7 * length + 1, dtype=dtype)[1:].reshape(7, length)
+    spare[...] = array
+    alone = Rows(array=spare, usable=usable).distances()
+    assert (Rows(array=array, usable=usable, squares=squares).distances() == alone).all()
+    assert (Rows(array=array, usable=usable).distances() == alone).all()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubermean.data.arrays import FloatArray, IntArray
+from hubermean.data.arrays import FloatArray, IntArray, squared_row_norms
 from hubermean.data.threads import map_row_ranges
 
 NORM_ERROR = 2.0**-11
@@ -28,7 +28,7 @@ _LONG_ROW = 2**13  # from here on a row is worth a call of its own
 _CHUNK = 2**13  # of a long row: so many products at most are added in the precision of the rows
 _BLOCK_ELEMENTS = 2**16
 _ALIGNMENT = 64  # bytes
-_TILE_ROWS, _TILE_COLUMNS = 16, 2**13
+_TILE_ROWS, _TILE_COLUMNS = 16, 2**12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -40,17 +40,22 @@ class Rows:
         usable: (n,), whether a row counts. Rows that do not may hold anything.
         center: (d,), public or released, in the precision of the rows (`precision`); None for zero.
         scales: (d,), public factors that the differences are multiplied by; None for one.
+        squares: `squared_row_norms` of the array, if they are known.
     """
 
     array: NDArray[Any]
     usable: NDArray[np.bool_]
     center: NDArray[Any] | None = None
     scales: NDArray[Any] | None = None
+    squares: FloatArray | None = None
 
     def distances(self) -> FloatArray:
         """Return the Euclidean norm of each row; infinite where its square overflows, or the row is not usable."""
+        # Those of an aligned array are the same to the last bit as row by row in an aligned buffer.
+        known = self._is_as_stored and _is_aligned(self.array) and self.array.shape[1] >= _LONG_ROW
+        squares = self.squares if known else None
         with np.errstate(all="ignore"):
-            norms = np.sqrt(self._reduce(None))
+            norms = np.sqrt(self._reduce(None) if squares is None else squares)
         norms[~(self.usable & np.isfinite(norms))] = np.inf
         return norms
 
@@ -62,7 +67,7 @@ class Rows:
         return products
 
     def weighted_sum(self, factors: FloatArray) -> IntArray:
-        """Return the sum over rows of rint(factor * row), (d,), exactly; a row of factor 0 adds 0.
+        """Return the sum over rows of factor * row, rounded toward zero, (d,), exactly; a row of factor 0 adds 0.
 
         The factors must make the norms of all rows at most 2^25 (1 + 2^-9), so that no sum leaves its integers.
         """
@@ -70,6 +75,11 @@ class Rows:
         parts = map_row_ranges(lambda share: self._sum(share, factors), n, d)
         total: IntArray = np.sum(parts, axis=0, dtype=np.int64)
         return total
+
+    @property
+    def _is_as_stored(self) -> bool:
+        """Whether rows count as they are stored."""
+        return self.center is None and self.scales is None and self.array.dtype == precision(self.array)
 
     def _reduce(self, direction: NDArray[Any] | None) -> FloatArray:
         n, d = self.array.shape
@@ -93,23 +103,18 @@ class Rows:
         buffer, other = _aligned(d, self.array), _aligned(d, self.array)
         if direction is not None:
             other[...] = direction
-        whole = d // _CHUNK * _CHUNK
-        pieces = [(0, whole, (-1, _CHUNK)), *([(whole, d, (1, -1))] if whole < d else [])]
         with np.errstate(all="ignore"):
             for number in (np.flatnonzero(self.usable[share]) + share.start).tolist():
                 row = self._aligned_row(number, buffer)
-                sums: list[float] = []
-                for start, stop, shape in pieces:
-                    mine = row[start:stop].reshape(shape)
-                    theirs = mine if direction is None else other[start:stop].reshape(shape)
-                    sums += np.einsum("ij,ij->i", mine, theirs).tolist()
-                found[number] = sum(sums)
+                if direction is None:
+                    squared_row_norms(row[np.newaxis], found[number : number + 1])
+                else:
+                    found[number] = _add_chunks(row, other)
 
     def _aligned_row(self, number: int, buffer: NDArray[Any]) -> NDArray[Any]:
         """Return a row in the buffer, or the row itself where a copy would be equal and aligned in the same way."""
         stored: NDArray[Any] = self.array[number]
-        as_it_is = self.center is None and self.scales is None and stored.dtype == buffer.dtype
-        if as_it_is and stored.flags.c_contiguous and stored.ctypes.data % _ALIGNMENT == 0:
+        if self._is_as_stored and _is_aligned(stored):
             return stored
         self._shifted(slice(number, number + 1), slice(0, len(buffer)), buffer[np.newaxis])
         return buffer
@@ -126,7 +131,6 @@ class Rows:
                 absent = np.flatnonzero(factors[rows] == 0.0)
                 for columns in _blocks(slice(0, d), _TILE_COLUMNS):
                     tile = self._shifted(rows, columns, scaled, own[rows])
-                    np.rint(tile, out=tile)
                     integers = whole[: len(tile), : tile.shape[1]]
                     np.copyto(integers, tile, casting="unsafe")
                     if absent.size:  # it may have held what is no number
@@ -175,6 +179,21 @@ def _add_halves(terms: NDArray[Any]) -> NDArray[Any]:
         terms[:, : width - half] += terms[:, half:width]
         width = half
     return terms[:, 0]
+
+
+def _add_chunks(row: NDArray[Any], other: NDArray[Any]) -> float:
+    """Return an inner product whose chunks are added in double precision."""
+    whole = len(row) // _CHUNK * _CHUNK
+    mine, theirs = row[:whole].reshape(-1, _CHUNK), other[:whole].reshape(-1, _CHUNK)
+    total = sum(np.einsum("ij,ij->i", mine, theirs).tolist())
+    return float(total + np.einsum("i,i->", row[whole:], other[whole:]))
+
+
+def _is_aligned(array: NDArray[Any]) -> bool:
+    """Whether every row is in one piece and begins at a multiple of `_ALIGNMENT` bytes."""
+    rows = array.strides[0] % _ALIGNMENT == 0 or array.ndim == 1
+    in_pieces = array.strides[-1] != array.dtype.itemsize
+    return rows and not in_pieces and array.ctypes.data % _ALIGNMENT == 0
 
 
 def _aligned(size: int, array: NDArray[Any]) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ class VectorEstimate:
         )
         if left == 0:
             return found
-        moved = max(float(shift @ shift) - variance, 0.0)
+        moved = max(_square(shift) - variance, 0.0)
         if plan.threshold is None and found._is_worth_moving(moved):
             return replace(found, center=_single(found.shrunk), radius=None)
         return replace(found, finished=True)
@@ -121,28 +122,28 @@ class VectorEstimate:
         """Whether users would lie closer to the new center: `moved` is the square of the distance to it."""
         square = (self.radius or 0.0) ** 2
         spread = max(square - moved, 0.05 * square)
-        missed = min(self.variance, float(self.mean @ self.mean))
+        missed = min(self.variance, _square(self.mean))
         return spread + missed < _WORTH_MOVING**2 * square
 
-    @property
+    @cached_property
     def shrunk(self) -> FloatArray:
         """The mean, moved toward zero as far as its length is noise (James & Stein 1961, the positive part)."""
-        square = float(self.mean @ self.mean)
+        square = _square(self.mean)
         if square <= 0.0 or not math.isfinite(square):
             return np.zeros_like(self.mean)
         return self.mean * max(1.0 - self.variance / square, 0.0)
 
-    @property
+    @cached_property
     def direction(self) -> npt.NDArray[np.float32]:
         """The unit vector toward the mean, in single precision."""
-        length = float(np.linalg.norm(self.mean))
+        length = math.sqrt(_square(self.mean))
         unit = self.mean / length if 0.0 < length < math.inf else np.eye(1, len(self.mean))[0]
         return unit.astype(np.float32)
 
-    @property
+    @cached_property
     def origin(self) -> float:
         """The base along the direction, from the current center."""
-        return float((self.shrunk - self.center) @ self.direction.astype(np.float64))
+        return float(np.vecdot(self.shrunk - self.center, self.direction.astype(np.float64)))
 
     def after_step(self, noisy: npt.NDArray[Any]) -> VectorEstimate:
         """Return the estimate after the step along the direction: `noisy` has a sum of lengths and of weights."""
@@ -155,7 +156,7 @@ class VectorEstimate:
         rho = self.rho + self.plan.part_along / (2 * Fraction(self.plan.noise_multiplier) ** 2)
         return replace(self, step=step, total_weight=weight, rho=rho)
 
-    @property
+    @cached_property
     def value(self) -> FloatArray:
         """The estimate of the mean."""
         return self.shrunk + self.step * self.direction.astype(np.float64)
@@ -166,9 +167,14 @@ class VectorEstimate:
 
         A value that was shortened because most of its length was noise has less of that, and is too short instead.
         """
-        length, found = float(np.linalg.norm(self.value)), float(np.linalg.norm(self.mean))
+        length, found = math.sqrt(_square(self.value)), math.sqrt(_square(self.mean))
         longer = max(length / found, 1.0) if found > 0.0 else 1.0
         return math.sqrt(self.variance / len(self.mean)) * longer
+
+
+def _square(vector: FloatArray) -> float:
+    """Return the square of the length; not by `@`, for which libraries start threads."""
+    return float(np.vecdot(vector, vector))
 
 
 def _combine(

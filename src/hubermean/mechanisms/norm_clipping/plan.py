@@ -28,7 +28,8 @@ _ROUNDED = 1.0 + 2.0**-9  # of a user's vector on the grid (proofs/norm-clipping
 _COUNT_SHARE, _CAP_SHARE = 0.02, 0.03  # of epsilon: number of users, contribution bound
 # Nats for all users together that a search takes, and the most of epsilon that it may. Where a tenth of the users lies
 # beyond what is sought, hostile ones among them, it must be more exact than around the median.
-_MEDIAN_NATS, _FAR_NATS = 60.0, 180.0
+_MEDIAN_NATS, _FAR_NATS = 60.0, 270.0
+_LEAST_FAR_NATS, _FAR_DECAY = 180.0, 0.2
 _LARGEST_SHARE = 0.06
 _LEAST_NATS, _LEAST_USERS = 200.0, 50  # of all users, for a release to be expected
 _ROUND_SHARE = 0.2  # of the noise budget that is left, for a sum that may only move the center
@@ -44,10 +45,15 @@ _BEYOND = 260.0  # per cent of users for each hostile share of one that may lie 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantile:
-    """How many of the users, in per cent, should lie within a distance, and what the search for it costs."""
+    """How many of the users, in per cent, should lie within a distance, and what the search for it costs.
+
+    `decay` is in nats per distance of the grid, by which longer ones weigh less: beyond a few per cent of hostile users
+    all distances up to theirs hold as many of the others.
+    """
 
     per_cent: int
     epsilon: Fraction
+    decay: float = 0.0
 
     def sensitivity(self, *, add_remove: bool) -> int:
         """Return the sensitivity of costs in hundredths of a user (proofs/norm-clipping.md, Lemma 3)."""
@@ -107,20 +113,19 @@ class VectorPlan:
         if self.threshold is not None:
             return Quantile(per_cent=_MEDIAN, epsilon=Fraction(0))
         if self.is_noisy:
-            return self._search(_MEDIAN, _MEDIAN_NATS)
-        return self._search(self._far_per_cent, _FAR_NATS)
+            return self._search(_MEDIAN, _MEDIAN_NATS, decay=0.0)
+        return self._search(self._far_per_cent, _FAR_NATS, decay=_FAR_DECAY)
 
     @cached_property
     def reach(self) -> Quantile:
         """The search for how far users lie from the mean along the direction that was found."""
-        affordable = self._nats(_FAR_NATS) <= _LARGEST_SHARE * self.epsilon
-        return self._search(
-            self._far_per_cent if affordable else min(_COARSE_PER_CENT, self._far_per_cent), _FAR_NATS
-        )
+        affordable = self._nats(_LEAST_FAR_NATS) <= _LARGEST_SHARE * self.epsilon
+        per_cent = self._far_per_cent if affordable else min(_COARSE_PER_CENT, self._far_per_cent)
+        return self._search(per_cent, _FAR_NATS, decay=_FAR_DECAY)
 
-    def _search(self, per_cent: int, nats: float) -> Quantile:
-        most = _LARGEST_SHARE * self.epsilon
-        return Quantile(per_cent=per_cent, epsilon=Fraction(min(self._nats(nats), most)))
+    def _search(self, per_cent: int, nats: float, *, decay: float) -> Quantile:
+        epsilon = min(self._nats(nats), _LARGEST_SHARE * self.epsilon)
+        return Quantile(per_cent=per_cent, epsilon=Fraction(epsilon), decay=decay)
 
     def _nats(self, nats: float) -> float:
         return nats / max(self.users or 1.0, 1.0)

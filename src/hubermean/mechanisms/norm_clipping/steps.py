@@ -118,6 +118,7 @@ def search_distance(
     costs = np.maximum(wanted - 100 * within, 0)
     np.maximum(costs[1:], 100 * within[:-1] - wanted, out=costs[1:])
     rate = quantile.epsilon / (2 * quantile.sensitivity(add_remove=plan.add_remove))
+    costs += np.rint(quantile.decay * np.arange(len(costs)) / float(rate)).astype(np.int64)
     claim = Claim(what=what, epsilon=quantile.epsilon)
     return ExponentialMechanism(costs=costs, sizes=np.ones_like(costs), rate=rate, claim=claim)
 

@@ -49,7 +49,13 @@ class View:
         array = part.cached("matrix", part.matrix)
         kind = precision(array)
         center, scales = (None if one is None else one.astype(kind) for one in (self.center, self.scales))
-        return Rows(array=array, usable=part.counts > 0, center=center, scales=scales)
+        return Rows(
+            array=array,
+            usable=part.counts > 0,
+            center=center,
+            scales=scales,
+            squares=part.squared_row_norms(),
+        )
 
     def weights(self, part: UserTable) -> FloatArray:
         weights = user_weights(part, self.request, self.cap).astype(np.float64)
