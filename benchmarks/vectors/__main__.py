@@ -120,9 +120,9 @@ def summarize(settings: dict[Setting, list[Cell]]) -> Table:
             )
     return Table(
         title="Error with defaults only, over the best threshold in hindsight",
-        headings=["setting", "laws", "median", "nine in ten", "worst", f"at most {GOAL:g}"],
+        headings=["setting", "distributions", "median", "nine in ten", "worst", f"at most {GOAL:g}"],
         rows=rows,
-        left=["setting", "laws"],
+        left=["setting", "distributions"],
     )
 
 

@@ -26,7 +26,6 @@ NAMES = {
     "propose-test-release",
     "smooth-sensitivity",
     "adaptive",
-    "norm-clipping",
     "winsorized",
 }
 
@@ -133,6 +132,16 @@ def test_a_plan_takes_no_data() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "[]\n"
+
+
+def test_wide_data_have_one_row_more() -> None:
+    """With more error predicted where the noise is larger, and least users named where they are too few."""
+    rows = {row.mechanism: row for row in hm.plan(n_users=10_000, epsilon=1, delta=1e-6, columns=1000).rows}
+    assert set(rows) == {*NAMES, "norm-clipping"}
+    assert rows["norm-clipping"].over_non_private == pytest.approx(1.8, rel=0.1)
+    assert rows["norm-clipping"].noise[0] < 0.7 * rows["propose-test-release"].noise[0]
+    few = hm.plan(n_users=100, epsilon=1, delta=1e-6, columns=1000).rows
+    assert "needs about 200 users" in str(next(row.reason for row in few if row.mechanism == "norm-clipping"))
 
 
 def test_renderings_agree() -> None:

@@ -168,16 +168,16 @@ class _Adjacent:
 
     def largest_rho(self, delta: float) -> float:
         """Return the largest rho that a pair needs, whatever of it is best left aside."""
-        doubtful, settled, needed = np.arange(len(self.answer)), 0.0, np.zeros(0)
+        doubtful, pruned, needed = np.arange(len(self.answer)), 0.0, np.zeros(0)
         for orders in (_COARSE_ORDERS, _FINE_ORDERS):
             parts = np.array_split(doubtful, -(-len(doubtful) // _AT_A_TIME))
             needed = np.concatenate([self._take(part)._needed_rho(delta, orders) for part in parts])
             # A finer grid lowers a bound by less than a fifth.
             keep = needed >= needed.max() / 1.25
             if orders is _COARSE_ORDERS:
-                settled = float(needed[~keep].max(initial=0.0))
+                pruned = float(needed[~keep].max(initial=0.0))
                 doubtful = doubtful[keep]
-        return max(float(needed.max()), settled)
+        return max(float(needed.max()), pruned)
 
     def _take(self, which: np.ndarray) -> _Adjacent:
         return _Adjacent(

@@ -92,6 +92,10 @@ class MechanismEntry:
         )
 
 
+WIDE = 32
+"""With more columns than this, and delta > 0, `auto` releases vectors as a whole: a search per column would leave too
+little for the mean. The number of columns is public."""
+
 # `auto` and plans prefer earlier entries where predictions are about equal: `inverse-sensitivity` assumes nothing of
 # the data, `propose-test-release` offers an interval. Colors of Okabe and Ito, which most color-blind people can tell
 # apart, and different dashes for print.
@@ -121,7 +125,7 @@ _ENTRIES = (
         needs_delta=True,
         layout="joint",
         in_auto=False,
-        least_columns=2,
+        least_columns=WIDE + 1,
         color="#56B4E9",
         dashes=(0, (1, 1.2, 6, 1.2)),
     ),
@@ -201,10 +205,6 @@ def resolve_mechanism(mechanism: str | Mechanism, parameters: PublicParameters) 
         raise InputError(f"{parameter('mechanism')} must be one of {names}, not {mechanism!r}")
     return REGISTRY[mechanism].make(parameters)
 
-
-WIDE = 32
-"""With more columns than this, and delta > 0, `auto` releases vectors as a whole: a search per column would leave too
-little for the mean. The number of columns is public."""
 
 # Predictions are not so exact that less of a difference in noise would mean anything.
 WORTHWHILE = 7 / 8
