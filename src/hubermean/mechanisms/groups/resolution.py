@@ -24,7 +24,8 @@ def resolve_group_mechanism(mechanism: Mechanism, group_split: GroupBudgetSplit)
         InputError: the mechanism cannot serve this request.
     """
     if isinstance(mechanism, Auto):
-        able = mechanism.select_able(group_split.means)
+        # Groups share the bounds that `adaptive` estimates on all of them, wide data or not.
+        able = replace(mechanism, vectors=None).select_able(group_split.means)
         if len(able) == 1:
             mechanism = able[0]
     request = group_split.estimation if isinstance(mechanism, Adaptive | AdaptiveCount) else group_split.means

@@ -154,4 +154,5 @@ class VectorUsers:
 
 
 def _name(view: View) -> bytes:
-    return b"|".join(b"" if one is None else one.tobytes() for one in (view.center, view.direction))
+    arrays = (b"" if one is None else one.tobytes() for one in (view.center, view.direction))
+    return b"|".join([f"{view.cap} {view.origin!r}".encode(), *arrays])
