@@ -260,7 +260,7 @@ class Auto:
     Args:
         candidates: the mechanisms to compare.
         adaptive: takes over where no candidate has what it needs.
-        vectors: takes over from `adaptive` where there are more columns than `WIDE`.
+        vectors: public parameters of `norm-clipping`, which takes over from `adaptive` for more columns than `WIDE`.
         n_users: the caller's public estimate of the number of users, under `add-remove`.
 
     Formal guarantees:
@@ -272,7 +272,7 @@ class Auto:
 
     candidates: Sequence[Mechanism]
     adaptive: Adaptive | None = None
-    vectors: NormClipping | None = None
+    vectors: PublicParameters | None = None
     n_users: int | None = None
     name = "auto"
 
@@ -286,7 +286,7 @@ class Auto:
         suited = [entry for entry in compared if given.issuperset(entry.needs)]
         if only_adaptive or not suited:
             takes = REGISTRY[NormClipping.name].takes
-            vectors = NormClipping.from_parameters(parameters) if given.issubset(takes) else None
+            vectors = parameters if given.issubset(takes) else None
             return cls(candidates=(adaptive,), vectors=vectors)
         # An estimate of the number of users guides the choice; the candidates themselves do not take one.
         parameters = replace(parameters, n_users=None)
@@ -304,8 +304,9 @@ class Auto:
         """Return the candidates that can serve the request; `adaptive` where only a contribution bound is missing."""
         check_user_estimate(self.n_users, request)
         if self.vectors is not None and len(request.columns) > WIDE and request.delta > 0.0:
-            self.vectors.check(request)
-            return (self.vectors,)
+            vectors = NormClipping.from_parameters(self.vectors)
+            vectors.check(request)
+            return (vectors,)
         refusals = []
         able = []
         for candidate in self.candidates:
