@@ -169,7 +169,7 @@ class Plan:
 
     Attributes:
         setting: the public parameters.
-        rows: one per mechanism: the best, then the others by predicted error, those that cannot serve last.
+        rows: one per mechanism: `best` first, then the others by predicted error, those that cannot serve last.
         best: the row that `mechanism="auto"` would choose with the same public parameters; None where no mechanism can
             serve. That is `adaptive` unless bounds, or a threshold and a radius, are given. Rows of mechanisms that
             need what was not given are for comparison.

@@ -33,7 +33,7 @@ def list_headings(plan: Plan) -> list[str]:
 
 
 def list_rows(plan: Plan) -> list[list[str]]:
-    """Return the cells of the table, one row per mechanism; an arrow marks the best."""
+    """Return the cells of the table, one row per mechanism; an arrow marks what `auto` would choose."""
     return [_cells(row, layout=plan.setting.columns > 1, best=row is plan.best) for row in plan.rows]
 
 
