@@ -323,6 +323,20 @@ def test_a_tail_too_heavy_for_a_mean_is_said() -> None:
     assert warned[0.5] == 0
 
 
+def test_more_is_expected_beyond_the_bounds_of_a_heavy_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(40)
+    heavy, light = (UserTable.from_means(rng.lognormal(0, sigma, 1000)) for sigma in (2.0, 0.5))
+
+    def run(table: UserTable) -> Any:
+        return prepared(table, ADD_REMOVE).run(table, InsecureSeededNoise(41)).interval_rule.estimates[0]  # type: ignore[union-attr]
+
+    more, as_ever = run(heavy), run(light)
+    monkeypatch.setattr("hubermean.mechanisms.adaptive.clipped_step._HEAVY_CUT_OFF", 0.0)
+    assert run(heavy).value < more.value
+    assert run(heavy).clipped == more.clipped
+    assert run(light) == as_ever
+
+
 def test_more_budget_means_less_error() -> None:
     rng = np.random.default_rng(38)
     counts = rng.zipf(2.0, 4000).clip(max=300)
