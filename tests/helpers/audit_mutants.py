@@ -477,7 +477,7 @@ MUTANTS = [
         pairs=16,
         slow=True,
     ),
-    Mutant(name="rate of the bounds with few users", broken=rate_times(3, TailSearch), audit=FEW, pairs=40),
+    Mutant(name="rate of the bounds with few users", broken=rate_times(3, TailSearch), audit=FEW, pairs=12),
     Mutant(
         name="rate of the influence bound",
         broken=rate_times(3, RankSearch),
@@ -518,7 +518,7 @@ MUTANTS = [
         name="bounds by total one way whatever the relation",
         broken=one_way_whatever_the_relation("tail_search"),
         audit=FEW,
-        pairs=40,
+        pairs=12,
     ),
     Mutant(
         name="cap ignored in the weight",
