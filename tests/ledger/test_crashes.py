@@ -182,5 +182,5 @@ def test_twenty_processes_ask_two_hundred_times_each(place: str) -> None:
 
 
 def test_processes_that_are_killed_at_any_moment_take_nothing_with_them(place: str) -> None:
-    said = population(place, 8, 40, total=200, kill=5)
-    check_population(place, said, total=200)
+    said = population(place, 5, 40, total=120, kill=3)
+    check_population(place, said, total=120)
