@@ -141,8 +141,8 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         """What the intervals cover and what they do not; each interval is for one group alone."""
         covered = "" if self.intervals is None else self.intervals.covers
         groups = "1 group" if self.max_groups == 1 else f"{self.max_groups:,} groups"
-        left_out = f"but not records left out because their user is in more than {groups}"
-        return f"{covered}, for each group separately, {left_out}"
+        left_out = f"records left out because their user is in more than {groups} are not covered"
+        return f"{covered}; for each group separately; {left_out}"
 
     @property
     def guarantee(self) -> str:
