@@ -177,7 +177,8 @@ def mean(
             public too.
         mechanism: a name from the table of [mechanisms](mechanisms.md), or an object with the protocol of
             `hubermean.mechanisms`. "auto" is "adaptive" unless bounds, or threshold and radius, are given; else the
-            mechanism of least predicted error, from public numbers alone: see `hubermean.plan`.
+            mechanism of least predicted noise, from public numbers alone: see `hubermean.plan`. For a mean over records
+            those also need `max_records`, unless numbers of records are public; without it, it is "adaptive" too.
         dry_run: check the request, the schema and the budget, and return what would happen; no record is read,
             nothing is charged or recorded. What a release would refuse before its charge is refused likewise.
         options: public parameters that save budget (`PublicParameters`), how to read the data (`ReadOptions`), and the

@@ -150,7 +150,7 @@ def test_every_step_comes_near_its_claim(neighbors: str, per: Any) -> None:
 
 
 def test_every_step_of_one_audit_comes_near_its_claim() -> None:
-    found = hm.audit("adaptive", epsilon=20, neighbors="replace-values", pairs=24)
+    found = hm.audit("adaptive", epsilon=20, neighbors="replace-values", pairs=12)
     assert found.kept, found
     assert not lagging(found, STEPS["user"]), found.claims
 

@@ -189,6 +189,7 @@ def test_a_table_is_drawn_with_its_groups(tmp_path: Path) -> None:
 # --- closed pipes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fair_sample(0.4)
 @pytest.mark.parametrize(
     "command",
     [

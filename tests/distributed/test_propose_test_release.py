@@ -183,7 +183,7 @@ def test_the_weight_beyond_a_depth_is_that_of_one_table(d: int, cap: int, n_part
     ]
 
 
-@pytest.mark.fair_sample(0.34)
+@pytest.mark.fair_sample(0.2)
 @pytest.mark.parametrize("relation", list(Neighbors))
 @pytest.mark.parametrize("family", FAMILIES + AIMED)
 def test_guarantees_hold_on_neighbor_pairs_in_parts(relation: Neighbors, family: str) -> None:

@@ -435,8 +435,8 @@ MUTANTS = [
         audit={"mechanism": "inverse-sensitivity", **INFLUENCE, "neighbors": "add-remove"},
         pairs=40,
     ),
-    Mutant(name="steps for free", broken=steps_for_free, audit=BY_NAME, pairs=5),
-    Mutant(name="the interval is not booked, by name", broken=free(ChooseIntervals), audit=BY_NAME, pairs=5),
+    Mutant(name="steps for free", broken=steps_for_free, audit=BY_NAME, pairs=2),
+    Mutant(name="the interval is not booked, by name", broken=free(ChooseIntervals), audit=BY_NAME, pairs=2),
     # Rates and scales.
     Mutant(
         name="rate of the scale", broken=rate_times(2, IntervalSearch), audit=ADAPTIVE, pairs=12, slow=True
@@ -477,7 +477,7 @@ MUTANTS = [
         pairs=16,
         slow=True,
     ),
-    Mutant(name="rate of the bounds with few users", broken=rate_times(3, TailSearch), audit=FEW, pairs=40),
+    Mutant(name="rate of the bounds with few users", broken=rate_times(3, TailSearch), audit=FEW, pairs=12),
     Mutant(
         name="rate of the influence bound",
         broken=rate_times(3, RankSearch),
@@ -518,7 +518,7 @@ MUTANTS = [
         name="bounds by total one way whatever the relation",
         broken=one_way_whatever_the_relation("tail_search"),
         audit=FEW,
-        pairs=40,
+        pairs=26,
     ),
     Mutant(
         name="cap ignored in the weight",

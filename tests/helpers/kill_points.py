@@ -37,8 +37,8 @@ REFUSED = ["--per", "user"]  # of fifty users bounds cannot be found, whatever t
 Point = tuple[str, int]
 
 
-def trace(met: Callable[[Point], None]) -> None:
-    """Report every line of the package that is about to run, in this thread."""
+def trace(met: Callable[[Point], None], within: str) -> None:
+    """Report every line that is about to run, in this thread: of one file, or of all files of a folder."""
 
     def on_line(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
@@ -46,13 +46,19 @@ def trace(met: Callable[[Point], None]) -> None:
         return on_line
 
     def on_call(frame: FrameType, event: str, _: Any) -> Any:
-        return on_line if frame.f_code.co_filename.startswith(PACKAGE) else None
+        return on_line if frame.f_code.co_filename.startswith(within) else None
 
     sys.settrace(on_call)
 
 
 def release(
-    place: str, data: str, how: list[str], question: str, met: Callable[[Point], None], printed: Path
+    place: str,
+    data: str,
+    how: list[str],
+    question: str,
+    met: Callable[[Point], None],
+    printed: Path,
+    within: str = PACKAGE,
 ) -> int:
     """A release in a process of its own, which prints to a file; its wait status."""
     child = os.fork()
@@ -66,7 +72,7 @@ def release(
     sys.argv = ["hubermean", "release", data, *options, *asked]
     code = 1
     try:
-        trace(met)
+        trace(met, within)
         app.main()
         code = 0
     except SystemExit as stop:
@@ -172,7 +178,7 @@ def kill_everywhere(
         with Ledger(place) as ledger, ledger._store.reading() as rows:
             head = rows.head("")
         assert head is not None
-        status = release(place, data, how, question, die, printed)
+        status = release(place, data, how, question, die, printed, within=target[0])
         became = outcome(place, head[0], question, printed.read_text())
         if not os.WIFSIGNALED(status):  # on a way that the noise of this run did not take
             assert os.WEXITSTATUS(status) == exit_code(how), printed.read_text()

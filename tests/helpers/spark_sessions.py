@@ -20,6 +20,10 @@ HARD_FLOATS = [
 """Where rounding, limits and what is no number meet."""
 
 
+_SHORT_JOBS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Jobs of tests end long before a compiler that optimizes, or a second collector of garbage, has paid for itself."""
+
+
 @contextlib.contextmanager
 def running_spark(master: str = "local[2]", **settings: str) -> Iterator[Any]:
     """A session of Spark's that speaks to nobody else."""
@@ -35,6 +39,7 @@ def running_spark(master: str = "local[2]", **settings: str) -> Iterator[Any]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "3",
+            "spark.driver.extraJavaOptions": _SHORT_JOBS,
             "spark.sql.session.timeZone": "America/New_York",
             **settings,
         }

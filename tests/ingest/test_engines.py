@@ -134,6 +134,7 @@ def _agrees(
     assert found(got) == expected(users, [one[1] for one in columns.values()])
 
 
+@pytest.mark.fair_sample(0.5)
 @pytest.mark.parametrize(
     "rule", [Rule(), Rule(clamp=True), Rule(resolution=0.01), Rule(resolution=3.0, clamp=True)]
 )
@@ -171,6 +172,7 @@ def test_unsigned_numbers_are_added_as_they_are_and_clamped_to_64_bits(
         assert got.limits == ((2**63 - 1) * Fraction(rule.resolution or 1),)
 
 
+@pytest.mark.fair_sample(0.5)
 @pytest.mark.parametrize(
     ("width", "scale"), [(9, 2), (18, 0), (18, 18), (19, 2), (30, 18), (37, 0), (38, 0), (38, 18)]
 )
@@ -409,6 +411,7 @@ def period_of(moment: datetime.datetime | None, period: str) -> str | None:
     }[period]
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("period", ["day", "week", "month", "quarter", "year"])
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")])
 def test_dates_and_timestamps_are_grouped_by_period(made: Maker, kind: pa.DataType, period: str) -> None:

@@ -46,8 +46,8 @@ def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subproc
 
 
 def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place: str) -> None:
-    """The whole way, in processes of their own: open, release, ask again, run out, look, verify."""
-    made = run("ledger", "init", place, "--dataset", "trips", "--epsilon", "1", "--user", "u", cwd=folder)
+    """The whole way: open, release, ask again, run out, look, verify; releases in processes of their own."""
+    made = typed("ledger", "init", place, "--dataset", "trips", "--epsilon", "1", "--user", "u")
     assert made.returncode == 0, made.stderr
     paid = ["--ledger", place, "--dataset", "trips"]
     first = run("release", "t.parquet", *KNOWN, "--epsilon", "0.75", *paid, "--json", cwd=folder)
@@ -78,13 +78,13 @@ def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place:
     counted = run("count", "t.parquet", "--user", "u", "--epsilon", "0.25", *paid, cwd=folder)
     assert counted.returncode == 0
     assert "epsilon = 0.25 charged; epsilon = 0 left" in " ".join(counted.stdout.split())
-    assert run("ledger", "show", place, "--quiet").stdout == "trips\t0\t0\n"
-    shown = json.loads(run("ledger", "show", place, "--dataset", "trips", "--json").stdout)
+    assert typed("ledger", "show", place, "--quiet").stdout == "trips\t0\t0\n"
+    shown = json.loads(typed("ledger", "show", place, "--dataset", "trips", "--json").stdout)
     assert shown["datasets"][0]["spent"] == {"loss": "1", "delta": "0"}
-    charges = json.loads(run("ledger", "spend", place, "--json").stdout)["charges"]
+    charges = json.loads(typed("ledger", "spend", place, "--json").stdout)["charges"]
     assert charges[0]["what"].startswith("mean of user means of v, auto, from t.parquet (")
-    assert "Charges of trips" in run("ledger", "spend", place).stdout
-    verified = run("ledger", "verify", place, "--json")
+    assert "Charges of trips" in typed("ledger", "spend", place).stdout
+    verified = typed("ledger", "verify", place, "--json")
     assert verified.returncode == 0
     assert json.loads(verified.stdout)["sound"] is True
 

@@ -56,7 +56,7 @@ def test_a_release_that_is_killed_at_any_statement_leaves_no_value_without_a_cha
     tmp_path: Path, data: Path
 ) -> None:
     """A sample of the statements, on SQLite; all of them, and PostgreSQL, below."""
-    check_killed(str(tmp_path / "budget.sqlite"), data, "--every", "53")
+    check_killed(str(tmp_path / "budget.sqlite"), data, "--every", "107")
 
 
 def check_killed_refusal(place: str, data: Path, *options: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_a_refusal_that_is_killed_at_any_statement_is_given_back_as_a_whole_or_n
     tmp_path: Path, data: Path
 ) -> None:
     """A sample of the statements from the charge on, on SQLite; all of them, and PostgreSQL, below."""
-    check_killed_refusal(str(tmp_path / "budget.sqlite"), data, "--from-charge", "--every", "13")
+    check_killed_refusal(str(tmp_path / "budget.sqlite"), data, "--from-charge", "--every", "29")
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def check_population(place: str, said: list[list[str]], *, total: int) -> int:
     return len(answers)
 
 
-@pytest.mark.parametrize(("processes", "requests"), [(2, 40), (20, 8)])
+@pytest.mark.parametrize(("processes", "requests"), [(2, 40), (8, 10)])
 def test_processes_at_once_never_pass_the_total(place: str, processes: int, requests: int) -> None:
     total = processes * requests // 2
     said = population(place, processes, requests, total=total)
@@ -182,5 +182,5 @@ def test_twenty_processes_ask_two_hundred_times_each(place: str) -> None:
 
 
 def test_processes_that_are_killed_at_any_moment_take_nothing_with_them(place: str) -> None:
-    said = population(place, 8, 40, total=200, kill=5)
-    check_population(place, said, total=200)
+    said = population(place, 5, 40, total=120, kill=3)
+    check_population(place, said, total=120)

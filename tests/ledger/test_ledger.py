@@ -67,9 +67,11 @@ def test_what_does_not_fit_is_refused_before_the_data_is_read(ledger: hm.Ledger)
 
 def test_delta_is_a_budget_of_its_own(ledger: hm.Ledger) -> None:
     ask(ledger, 0.1, delta=8e-6)
-    with pytest.raises(hm.BudgetExhausted):
+    with pytest.raises(hm.BudgetExhausted, match="use a smaller delta"):
         ask(ledger, 0.1, delta=3e-6)
     ask(ledger, 0.1, delta=2e-6)
+    with pytest.raises(hm.BudgetExhausted, match=r"delta = 0 left, .*; use delta = 0$"):
+        ask(ledger, 0.1, delta=1e-6)
 
 
 def test_the_charge_is_on_disk_before_the_mechanism_runs(place: str) -> None:

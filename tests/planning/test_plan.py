@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -58,7 +59,7 @@ def test_what_cannot_serve_says_why() -> None:
     )
     few = hm.plan(n_users=20, epsilon=1e-6, neighbors="add-remove")
     assert few.best is None
-    assert "No mechanism can serve" in repr(few)
+    assert "'auto' would refuse" in repr(few)
 
 
 def test_default_thresholds_follow_the_scale() -> None:
@@ -99,6 +100,30 @@ def test_the_best_row_is_what_auto_would_choose(
     assert plan.best is not None
     assert plan.best.mechanism == auto.mechanism
     assert plan.best.noise == pytest.approx(auto.predicted_noise())
+
+
+@pytest.mark.parametrize(
+    ("given", "best"),
+    [
+        ({}, "adaptive"),
+        ({"threshold": 3.0}, "adaptive"),
+        ({"radius": 100.0}, "adaptive"),
+        ({"bounds": (-5.0, 5.0)}, "clipped"),
+        ({"threshold": 3.0, "radius": 100.0}, "inverse-sensitivity"),
+    ],
+)
+@pytest.mark.parametrize("relation", [Neighbors.ADD_REMOVE, Neighbors.REPLACE_USER])
+def test_what_is_assumed_for_a_row_is_not_given_to_auto(
+    given: dict[str, Any], best: str, relation: Neighbors
+) -> None:
+    plan = hm.plan(n_users=5000, epsilon=1, neighbors=relation, **given)
+    wanted = request(1, delta=0.0, relation=relation)
+    public = replace(facts(wanted, 5000), planned_users=5000)
+    auto = Auto.from_parameters(PublicParameters(**given)).prepare(wanted, public)
+    assert plan.best is not None
+    assert (auto.mechanism, plan.best.mechanism) == (best, best)
+    assumed = sum(name not in given for name in ("threshold", "radius"))
+    assert ("as if you knew them" in repr(plan)) == (assumed > 0)
 
 
 def test_scale_is_a_unit() -> None:
@@ -145,7 +170,7 @@ def test_wide_data_have_one_row_more() -> None:
 
 
 def test_renderings_agree() -> None:
-    plan = hm.plan(n_users=10_000, epsilon=1, delta=1e-5, columns=20)
+    plan = hm.plan(n_users=10_000, epsilon=1, delta=1e-5, columns=20, threshold=13.4, radius=1e6)
     plain = json.loads(plan.to_json())
     assert plain["best"] == "propose-test-release"
     assert {row["mechanism"] for row in plain["rows"]} == NAMES
@@ -209,7 +234,8 @@ def invoke(*arguments: str) -> str:
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_command_for_people(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    shown = invoke("--n-users", "10000", "--epsilon", "1", "--delta", "1e-5", "--columns", "20")
+    known = ("--threshold", "13.4", "--radius", "1e6")
+    shown = invoke("--n-users", "10000", "--epsilon", "1", "--delta", "1e-5", "--columns", "20", *known)
     assert "→ propose-test-release" in shown
     assert "█" in shown
     assert "…" not in shown, "a cell was cut off"
@@ -258,7 +284,7 @@ def test_bad_input_is_one_clear_sentence(case: str) -> None:
 
 def test_few_users_are_warned_by_the_number() -> None:
     """A radius of a million beside a few dozen users: the rare draw that goes astray counts."""
-    wide, narrow = (hm.plan(n_users=50, epsilon=1, radius=radius).best for radius in (1e6, 10.0))
+    wide, narrow = (hm.plan(n_users=50, epsilon=1, threshold=3, radius=radius).best for radius in (1e6, 10.0))
     assert wide is not None
     assert narrow is not None
     assert wide.error > 100 > 1 > narrow.error

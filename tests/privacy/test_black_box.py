@@ -173,6 +173,7 @@ def test_mechanisms_are_not_refuted(pair: Pair) -> None:
     assert not verdict.refuted, verdict
 
 
+@pytest.mark.fair_sample(0.5)
 @tight_pairs
 def test_half_the_noise_of_a_mechanism_is_caught(pair: Pair) -> None:
     verdict = check(*pair.outputs(halved(2)), pair.epsilon, pair.delta)

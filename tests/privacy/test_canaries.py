@@ -178,6 +178,7 @@ def test_only_keys_of_groups_that_were_released_leave(name: str, watch: Watch, t
     assert not holds(left, besides=f"{CANARY}Group")
 
 
+@pytest.mark.fair_sample(0.34)
 @pytest.mark.parametrize("name", ON_DUCKDB)
 def test_the_ledger_holds_no_cell(name: str, watch: Watch, tmp_path: Path) -> None:
     place = tmp_path / "kept" / "ledger.sqlite"

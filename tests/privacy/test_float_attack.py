@@ -308,7 +308,7 @@ def check(case: Case, relation: str, one: User, other: User, seed: int) -> int:
     return assert_same_answers(*sides, random.Random(seed), delta=case.delta)
 
 
-@pytest.mark.fair_sample(0.4)
+@pytest.mark.fair_sample(0.25)
 @ALL
 @given(one=changed_users, other=changed_users, seed=st.integers(0, 2**32))
 @settings(max_examples=3, deadline=None)

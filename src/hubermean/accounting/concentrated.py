@@ -1,5 +1,6 @@
 """Concentrated differential privacy (zCDP): conversion from (epsilon, delta), and Gaussian noise.
- A mechanism is rho-zCDP if the Renyi divergence of order alpha between its output distributions on neighbors is at
+
+A mechanism is rho-zCDP if the Renyi divergence of order alpha between its output distributions on neighbors is at
 most rho * alpha for every alpha > 1 (Bun & Steinke 2016). The values of rho add up under (adaptive) composition.
 """
 

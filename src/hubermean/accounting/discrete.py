@@ -1,5 +1,6 @@
 """Calibration of discrete Gaussian and discrete Laplace noise on the integers.
- A mechanism that rounds its answer to an integer grid and adds integer noise has exactly the output distribution that
+
+A mechanism that rounds its answer to an integer grid and adds integer noise has exactly the output distribution that
 the proof is about; floating-point noise does not. All sensitivities and scales are in grid units.
 """
 

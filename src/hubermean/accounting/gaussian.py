@@ -1,5 +1,6 @@
 """Calibration of Gaussian noise whose scale may depend on the data (proofs/gaussian-calibration.md).
- A mechanism releases N(f(D), (S(D)/alpha)^2 I_d). For neighbors D, D' it guarantees |f(D) - f(D')| <= min(S(D),
+
+A mechanism releases N(f(D), (S(D)/alpha)^2 I_d). For neighbors D, D' it guarantees |f(D) - f(D')| <= min(S(D),
 S(D')) and |ln S(D') - ln S(D)| <= beta: S is a beta-smooth bound on the sensitivity of f. This module computes the
 delta of such a mechanism, and the alpha that reaches a given delta. With beta = 0 the scale is fixed, and this is the
 analytic Gaussian mechanism of Balle & Wang (2018).

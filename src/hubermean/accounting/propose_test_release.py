@@ -1,10 +1,12 @@
 """The test and the noise of propose-test-release, calibrated together: pass probabilities as a function of the margin.
- A mechanism has an integer kappa(D) >= 0, the distance to instability of its data. Neighbors differ by at most one in
+
+A mechanism has an integer kappa(D) >= 0, the distance to instability of its data. Neighbors differ by at most one in
 kappa, and if either has kappa >= 1, their answers are close. The mechanism passes its test with probability p_kappa
 and then releases its answer with Gaussian noise of a fixed scale; otherwise it releases nothing. This module computes
 sequences p_0, p_1, ... for which the whole mechanism is (epsilon, delta)-DP (proofs/propose-test-release.md, Lemmas 3
 and 4).
- Propose-test-release (Dwork & Lei 2009) adds Laplace noise to kappa and spends epsilon_1 on the test and epsilon -
+
+Propose-test-release (Dwork & Lei 2009) adds Laplace noise to kappa and spends epsilon_1 on the test and epsilon -
 epsilon_1 on the noise. Here both are accounted for together. A small probability may grow fast, since it also scales
 down the failure of the noise. A probability near 1 may grow fast, since only the rare refusal reveals anything.
 Compared with epsilon_1 = `reserve`, the same noise needs a tenth of the margin at epsilon = 1, and a third at large

@@ -2,7 +2,8 @@
 
 `discrete.py` covers one public scale. Here the scales of two neighbors may differ by a factor e^beta
 (proofs/smooth-sensitivity.md, Lemma 6, which extends Lemma 7 of proofs/gaussian-calibration.md).
- The bound is S(D) = max_k e^(-beta k) min(2 R_c, B_k(D)). A larger beta lets S fall to its minimum B_0 but lowers
+
+The bound is S(D) = max_k e^(-beta k) min(2 R_c, B_k(D)). A larger beta lets S fall to its minimum B_0 but lowers
 alpha, because the scale itself then reveals more. The best trade-off depends on the growth of B_k, which is predicted
 from public numbers. Nothing here sees data.
 """
@@ -85,7 +86,8 @@ _STEPS = 24
 @dataclass(frozen=True, kw_only=True)
 class BetaChoice:
     """A smoothness beta and its predicted effect. Every field is public.
-     `sensitivity` and `noise_stddev` are predictions for data of the expected shape. The noise of an actual release
+
+    `sensitivity` and `noise_stddev` are predictions for data of the expected shape. The noise of an actual release
     depends on its data and is private.
     """
 

@@ -1,5 +1,6 @@
 """The privacy cost of every step of a release, as a share of its claim, and whether the claims add up.
- A guarantee may hold although a step exceeds its claim, as long as the other steps leave room. The accounting of the
+
+A guarantee may hold although a step exceeds its claim, as long as the other steps leave room. The accounting of the
 release is then wrong, and other data or another budget split violates the guarantee. So both neighbors' output
 distributions are traversed together, at equal earlier outcomes, and each step is compared with its own claim:
 

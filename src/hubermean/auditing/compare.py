@@ -1,5 +1,6 @@
 """The privacy loss between two output distributions of one mechanism, kind by kind.
- Distributions of different kinds or lengths count as fully distinguishable: a mechanism whose kind of output depends
+
+Distributions of different kinds or lengths count as fully distinguishable: a mechanism whose kind of output depends
 on the data has no guarantee.
 """
 
@@ -259,7 +260,8 @@ def _compare_tests(first: NoisyTest, second: NoisyTest, depth: int) -> Condition
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
     """Outcomes of a first stage: those at which the next stage is compared, and the loss of all others.
-     `seen` has (outcome, its probability or that of the outcomes it represents, log-ratio). The others count with
+
+    `seen` has (outcome, its probability or that of the outcomes it represents, log-ratio). The others count with
     their own loss only, which is at most the loss including later stages.
     """
 

@@ -368,7 +368,8 @@ _ODD_USER, _ODD_VALUE = "someone else", "n/a"
 @dataclass
 class ContainerRoundTrip:
     """Writes two data sets to one kind of container and reads them.
-     `refusal` is the last error of the reader; `was_read` says whether it read any data set. A container that is
+
+    `refusal` is the last error of the reader; `was_read` says whether it read any data set. A container that is
     always refused gives no evidence, hence no verdict.
     """
 

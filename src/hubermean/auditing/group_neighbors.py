@@ -114,7 +114,8 @@ class GroupPair:
 @dataclass(frozen=True, kw_only=True)
 class GroupSearchSpace:
     """The public facts that shape the search.
-     `center` and `reach` are the middle and half the width of the value range; `counts` are numbers of records that
+
+    `center` and `reach` are the middle and half the width of the value range; `counts` are numbers of records that
     matter; `sizes` are numbers of users that matter to whether a group is selected.
     """
 

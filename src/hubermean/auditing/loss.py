@@ -1,5 +1,6 @@
 """The privacy loss between two output distributions: how well one sample distinguishes them.
- For distributions P and Q let L = ln(dP/dQ) under P. A loss provides H_eps(P || Q) = E_P (1 - e^(eps - L))_+, the
+
+For distributions P and Q let L = ln(dP/dQ) under P. A loss provides H_eps(P || Q) = E_P (1 - e^(eps - L))_+, the
 delta of the pair at eps, and the largest L, which pure differential privacy bounds. eps may be negative here, because
 conditioning on an earlier sample shifts it.
 """
@@ -223,7 +224,8 @@ class ConditionalLoss:
 
 class IndependentLosses:
     """Independent discrete losses together with one Gaussian shift.
-     The largest loss is exact. delta is computed on request, with values rounded down, so it never exceeds the true
+
+    The largest loss is exact. delta is computed on request, with values rounded down, so it never exceeds the true
     one.
     """
 
@@ -268,7 +270,8 @@ _MOST_JOINT_CASES = 256
 
 def combine_independent(losses: Sequence[Loss]) -> Loss:
     """Return the loss of independent samples together.
-     Gaussian shifts add in squares, discrete losses by convolution. Staged samples are evaluated in their likely
+
+    Gaussian shifts add in squares, discrete losses by convolution. Staged samples are evaluated in their likely
     outcomes only: the largest loss stays exact, delta becomes a lower bound.
     """
     losses = [loss for loss in losses if loss is not NO_LOSS]

@@ -3,7 +3,8 @@
 A pair consists of the users that both data sets share, and one user before and after. Shapes are named after their
 difficulty: majorities that one user decides, a few users that balance many, users at the very edge of a threshold,
 ties, tails, heavy users, users without a usable record.
- Directed pairs are made for the steps of adaptive mechanisms: in each, the score of one search changes as much as it
+
+Directed pairs are made for the steps of adaptive mechanisms: in each, the score of one search changes as much as it
 can. A search reveals something only on data on which it has something to decide. There is one kind for each search:
 how many records count, how widely users are spread (also beyond a tie), and where they are. The share of users on
 which the search depends is scanned.
@@ -124,7 +125,8 @@ class Pair:
 @dataclass(frozen=True, kw_only=True)
 class SearchSpace:
     """The public facts that shape the search: the number of users, the lengths that matter, the neighbor relation.
-     `lengths` are thresholds, radii and the like, smallest first, in units of the column. `center` is the middle of
+
+    `lengths` are thresholds, radii and the like, smallest first, in units of the column. `center` is the middle of
     the bounds of each column. `caps` are numbers of records that matter. `adaptive` says that the mechanism searches
     for its parameters step by step, so that pairs are made for each step.
     """

@@ -12,9 +12,10 @@ import typer
 
 from hubermean.cli.options import DATA, PRIVACY, AsJson, Connection, File, add_options, open_query
 from hubermean.cli.private_run import private_run
-from hubermean.cli.render import print_table
+from hubermean.cli.render import console, print_table
 from hubermean.cli.trial import UnsafeTrial, unsafe_trial
 from hubermean.ingest.inspection import UnsafeInspection, unsafe_inspection
+from hubermean.types.formatting import number
 from hubermean.types.options import TextOptions
 
 WARNING = (
@@ -75,7 +76,7 @@ def check(
         shown["trials"] = [_replace_non_finite(dataclasses.asdict(trial)) for trial in trials]
         typer.echo(json.dumps(shown, indent=2, default=str, allow_nan=False))
         return
-    typer.secho(WARNING, fg="red", bold=True)
+    console().print(WARNING, style="bold red")
     print_table("Columns", ("column", "type"), seen.columns)
     print_table("Records", ("", ""), _format_counts(seen))
     for column in seen.values:
@@ -106,7 +107,7 @@ def _format_counts(seen: UnsafeInspection) -> list[tuple[str, str]]:
     if seen.users is not None:
         rows.append(("users", f"{seen.users:,}"))
     if seen.records_per_user is not None:
-        counts = ", ".join(f"{number:,}" for number in seen.records_per_user)
+        counts = "; ".join(f"{records:,}" for records in seen.records_per_user)
         rows.append(("records per user: fewest, median, 90%, 99%, most", counts))
     return rows
 
@@ -132,7 +133,7 @@ def _format_trial(trial: UnsafeTrial) -> list[tuple[str, str]]:
 
 
 def _format_numbers(numbers: tuple[float | None, ...]) -> str:
-    return ", ".join("-" if number is None else f"{number:.6g}" for number in numbers)
+    return "; ".join("-" if one is None else number(one) for one in numbers)
 
 
 def _replace_non_finite(shown: Any) -> Any:

@@ -63,7 +63,7 @@ def plan(
         float | None,
         typer.Option(
             metavar="NUMBER",
-            help="Public threshold; by default 3 --scale, times sqrt(columns) for joint mechanisms.",
+            help="Public threshold; without it, the table assumes 3 --scale (times sqrt(columns) if joint).",
             rich_help_panel=PARAMETERS,
         ),
     ] = None,
@@ -71,7 +71,7 @@ def plan(
         float | None,
         typer.Option(
             metavar="NUMBER",
-            help="Public bound: the mean lies within this distance of 0; by default 1e6 --scale.",
+            help="Public bound: the mean lies within this distance of 0; without it, the table assumes 1e6 --scale.",
             rich_help_panel=PARAMETERS,
         ),
     ] = None,

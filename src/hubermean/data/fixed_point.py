@@ -337,9 +337,8 @@ def _round_one_part(
         whole, remainder = np.divmod(sums[block], divisor)
         np.clip(whole, least, most, out=whole)
         whole *= 2 * numerator
-        remainder *= (
-            2 * numerator
-        )  # may overflow for huge counts: those users are computed again in Python integers
+        # May overflow for huge counts: those users are computed again in Python integers.
+        remainder *= 2 * numerator
         remainder //= divisor
         whole += remainder
         whole += denominator

@@ -84,10 +84,9 @@ class UserTable:
         self.counts.flags.writeable = False
         self.records.flags.writeable = False
 
+    # A numpy warning that the caller turned into an error would depend on the data.
     @classmethod
-    @np.errstate(
-        all="ignore"
-    )  # a numpy warning that the caller turned into an error would depend on the data
+    @np.errstate(all="ignore")
     def from_means(cls, means: ArrayLike, counts: ArrayLike | None = None) -> Self:
         """Return the table of given user means, shape (n,) or (n, d), and numbers of records behind each mean.
 

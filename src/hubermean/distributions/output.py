@@ -1,8 +1,10 @@
 """Output distributions: what a release is sampled from, and what an audit compares.
- A mechanism turns a private table into an output distribution, and a sample from it into a release. The release path
+
+A mechanism turns a private table into an output distribution, and a sample from it into a release. The release path
 samples from the same objects that `hm.audit` compares between neighbors, so the audit covers what is released. Basic
 distributions are noisy sums, selections and uniform numbers; they combine independently, in stages, or behind a test.
- Every field depends on private data except `claim`, so a repr shows no other field. A claim states the privacy cost
+
+Every field depends on private data except `claim`, so a repr shows no other field. A claim states the privacy cost
 of a sample as it is charged; sampling ignores it.
 """
 
@@ -70,7 +72,8 @@ class NoiseDistribution:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisySum:
     """Integers with independent integer noise on each; a sample is a list of integers.
-     `noise` holds one distribution per integer, or one for all. Positions that are not integers can be compared, not
+
+    `noise` holds one distribution per integer, or one for all. Positions that are not integers can be compared, not
     sampled.
     """
 
@@ -119,7 +122,8 @@ class ExponentialMechanism:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PermuteAndFlip:
     """A candidate 0, 1, 2, ... by permute-and-flip (McKenna & Sheldon 2020).
-     Each candidate is accepted with probability exp(-rate * (cost - minimum cost)); the sample is uniform among the
+
+    Each candidate is accepted with probability exp(-rate * (cost - minimum cost)); the sample is uniform among the
     accepted.
     """
 
@@ -137,7 +141,8 @@ class PermuteAndFlip:
     @cached_property
     def _log_probabilities(self) -> NDArray[np.float64]:
         """The log-probabilities, as an integral over arrival times.
-         A candidate of acceptance probability q has probability q times the integral over t from 0 to 1 of the
+
+        A candidate of acceptance probability q has probability q times the integral over t from 0 to 1 of the
         product of (1 - q_j t) over all others: with uniform arrival times, it is the first of the accepted.
         """
         different, which, sizes = np.unique(self.costs, return_inverse=True, return_counts=True)

@@ -1,10 +1,11 @@
 """Certified bounds on the distance from a computed point to the exact Huber minimizer, valid in floating point.
 
 Three arguments, from sharp to crude, each proved in proofs/huber-location.md:
- 1. The ball certificate (1.1): users well inside their threshold make the loss strongly convex near the point. 2. In
-one column, the sign of the gradient on either side of the point (1.2). 3. In any dimension, the direction of the
-gradient on a sphere around the point (1.3). This argument always ends, so the
-   bound is finite even if the minimizer is not unique, and it then covers every minimizer.
+
+1. The ball certificate (1.1): users well inside their threshold make the loss strongly convex near the point.
+2. In one column, the sign of the gradient on either side of the point (1.2).
+3. In any dimension, the direction of the gradient on a sphere around the point (1.3). This argument always ends, so
+   the bound is finite even if the minimizer is not unique, and it then covers every minimizer.
 """
 
 from __future__ import annotations

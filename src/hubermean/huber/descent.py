@@ -60,7 +60,8 @@ class Directions:
     @staticmethod
     def longest(here: GradientEvaluation) -> float:
         """Return the maximum step length. Where the loss is nearly flat, the model proposes far longer steps.
-         influence / robust_weight is the mean distance of the users with weights a_i w_i, which outliers cannot
+
+        influence / robust_weight is the mean distance of the users with weights a_i w_i, which outliers cannot
         inflate.
         """
         return 4.0 * here.influence / here.robust_weight
@@ -132,7 +133,8 @@ def _line_step(
     problem: HuberProblem, directions: Directions, here: GradientEvaluation, record: float
 ) -> GradientEvaluation | None:
     """Return the first acceptable candidate along the proposed direction, or None.
-     The slope along the line is non-decreasing, so its sign brackets the best step. Only gradients are compared,
+
+    The slope along the line is non-decreasing, so its sign brackets the best step. Only gradients are compared,
     because rounding hides differences of losses long before differences of gradients.
     """
     direction = directions.propose(here)

@@ -1,10 +1,12 @@
 """The Huber location of distributed users: few passes, with many candidate points in each.
- If users are spread over many machines, a pass costs far more than arithmetic. In several columns, each pass
+
+If users are spread over many machines, a pass costs far more than arithmetic. In several columns, each pass
 therefore evaluates several candidates along the proposed direction and takes the best that qualifies. The fallback
 step is always among them, so every pass makes progress and the argument for termination is the one for a single
 machine (proofs/huber-location.md, 2.4 and 2.6). Another candidate is certain to be good where the center is stable,
 which bounds the number of passes there (proofs/propose-test-release.md, Lemma 5).
- In one column, a bracket is cut into many sections per pass. The gradient is non-decreasing, so its change of sign
+
+In one column, a bracket is cut into many sections per pass. The gradient is non-decreasing, so its change of sign
 brackets the minimizer. Half of the points are evenly spaced, which bounds the number of passes for every data set
 (proofs/huber-location.md, 2.7). The others are close to the zero of the linear interpolant, which is usually
 accurate.
@@ -132,7 +134,8 @@ class DistributedSearch:
 
     def _take_step(self) -> None:
         """Make one pass and step to its best candidate.
-         A step may end where the loss is certainly smaller, or where the gradient is at most half the smallest so
+
+        A step may end where the loss is certainly smaller, or where the gradient is at most half the smallest so
         far. If a candidate has such a gradient, the smallest gradient wins.
         """
         here, lines = self._here, self._choose_lines()

@@ -27,7 +27,8 @@ SUM_ROWS = 2**16
 @dataclass(frozen=True, kw_only=True)
 class IntegerHuberLocation:
     """The minimizers of an integer Huber loss: a closed interval [first, last] of rationals. Private.
-     `lower` is the smallest integer s with G(s) >= 0, `upper` the largest with G(s) <= 0. `point` is the midpoint of
+
+    `lower` is the smallest integer s with G(s) >= 0, `upper` the largest with G(s) <= 0. `point` is the midpoint of
     the minimizers. The integer minimizers are lower..upper; there is none if lower == upper + 1.
     """
 

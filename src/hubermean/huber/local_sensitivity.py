@@ -88,7 +88,8 @@ def _changes_withstood(
     depth: FloatArray, mass: IntArray, total: int, caps: InfluenceLimits, reach: int
 ) -> IntArray:
     """For each user, return the largest k such that the users at least as deep withstand k changes together.
-     The condition is k Q_k / (mass - k w) + k e <= depth. The left side grows with k, also in floats, since rounding
+
+    The condition is k Q_k / (mass - k w) + k e <= depth. The left side grows with k, also in floats, since rounding
     is monotone; so bisection finds the largest k exactly. The number of bisection steps depends on `reach` only.
     """
     low = np.zeros(depth.size, dtype=np.int64)

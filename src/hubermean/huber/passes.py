@@ -57,7 +57,8 @@ def weighted_sum(problem: HuberProblem) -> FloatArray:
 
 def count_roundings(problem: HuberProblem) -> int:
     """Return how many roundings a term of `weighted_sum` passes through.
-     They are the additions in a block and over blocks, in any order, one product with a weight, and two for the sums
+
+    They are the additions in a block and over blocks, in any order, one product with a weight, and two for the sums
     of threads.
     """
     n, d = problem.points.shape

@@ -70,7 +70,8 @@ def find_stationary_point(
     tolerance: float = 0.0,
 ) -> StationaryPointWithDistances:
     """Find a point of small gradient: `huber_location` without the bound on the distance to the minimizer.
-     That bound usually takes one more pass, and dozens where the loss is nearly flat. If everyone is within the
+
+    That bound usually takes one more pass, and dozens where the loss is nearly flat. If everyone is within the
     threshold of the mean (the paper's common case), the mean is the point; if row norms show that, no further pass is
     made.
     """

@@ -146,10 +146,9 @@ def _read_table(file: VectorFile, scratch: str) -> UserTable:
     narrow = str(file.types[1].value_type) in ("float", "halffloat")
     dtype = np.float32 if narrow else np.float64
     means = _allocate(scratch, "means", n_users, file.length, dtype)
-    # A user with several records gets a row for each of them, next to each other.
-    several = np.append(
-        records > 1, False
-    )  # the last entry is for records without a user, whose number is -1
+    # A user with several records gets a row for each of them, next to each other. The last entry is for records without
+    # a user, whose number is -1.
+    several = np.append(records > 1, False)
     repeated = np.flatnonzero(several[codes])
     repeated = repeated[np.argsort(codes[repeated], kind="stable")]
     row_of = np.full(len(codes), -1)

@@ -107,12 +107,15 @@ class Dataset:
         """Return the error for a cost that exceeds what remains."""
         left, largest = self.left, self.composition.epsilon_left(self.left)
         requested = self.composition.format_cost(cost)
-        sentence = (
-            f"the data set {self.name!r} has {self.left_in_words} left, but this release costs {requested}"
-        )
+        remaining = self.left_in_words
+        if cost.delta > 0 and not left.delta > 0:
+            remaining += ", delta = 0"
+        sentence = f"the data set {self.name!r} has {remaining} left, but this release costs {requested}"
         if self.composition.unit != "epsilon":
             sentence += f" (a release with a pure epsilon of {one_sided(largest, up=False)} would fit)"
         action = "use a smaller budget" if left.loss > 0 else "nothing more can be released from it"
+        if cost.loss <= left.loss and cost.delta > left.delta:
+            action = "use a smaller delta" if left.delta > 0 else "use delta = 0"
         return BudgetExhausted(
             f"{sentence}; {action}",
             dataset=self.name,

@@ -20,9 +20,8 @@ from hubermean.types.release import Interval, IntervalRule
 NOISE_AND_SAMPLING = "noise and sampling; values beyond the bounds count as the bounds"
 NOISE_SAMPLING_AND_CLIPPING = "noise, sampling and clipping"
 
-_AS_GOOD_AS_NORMAL = (
-    30.0  # ratio of a normal deviation to a Laplace scale beyond which the sum counts as normal
-)
+# Ratio of a normal deviation to a Laplace scale beyond which the sum counts as normal.
+_AS_GOOD_AS_NORMAL = 30.0
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")  # independent of the caller's numpy settings

@@ -4,12 +4,13 @@ To add a mechanism, write a package with the protocol of `mechanisms.base` and a
 `audit` then take its name, `auto` and `plan` compare it with the others, the command line offers it, and the table of
 mechanisms in the documentation lists it (`python docs/tools/mechanism_table.py --write`).
 
-`auto`: the mechanism of least predicted error, resolved from public numbers before private data is read.
-
-Where parameters are missing, the mechanism is `adaptive`. Where bounds, or a threshold and a radius, are given, every
-mechanism of the registry that needs exactly these predicts its noise from the request and from what the neighbor
-relation makes public; the least total variance over the columns wins. Neighboring data sets have the same request and
-the same public facts, hence the same choice.
+`auto` is resolved from public numbers before private data is read. It is `adaptive` unless bounds, or a threshold and a
+radius, are given, and also where a scale, a share of hostile users or an open bound is, which only `adaptive` can use.
+Else every mechanism of the registry whose needs are given predicts its noise from the request and from what the
+neighbor relation makes public; the least total variance over the columns wins. For a mean over records without
+`max_records`, none of them can serve where numbers of records are private: then it is `adaptive` again. For many
+columns and delta > 0 `norm-clipping` takes the place of `adaptive`. Neighboring data sets have the same request and the
+same public facts, hence the same choice.
 
 Where `propose-test-release` has to measure the total weight, the choice between it and `inverse-sensitivity` is made
 again from the measured weight, so that a wrong guess costs no refusal. Why `propose-test-release` column by column is
@@ -19,7 +20,7 @@ no candidate: docs/guides/planning.md.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -103,7 +104,7 @@ _ENTRIES = (
     MechanismEntry(
         name="auto",
         make=lambda parameters: Auto.from_parameters(parameters),
-        summary="The mechanism of least predicted error; without parameters adaptive, or norm-clipping for wide data.",
+        summary="Adaptive, or norm-clipping for wide data; where others have what they need, that of least predicted noise.",
         takes=("bounds", "max_records", "threshold", "scale", "radius", "hostile", "n_users"),
         in_auto=False,
         in_plan=False,
@@ -253,6 +254,15 @@ def best_option(options: Iterable[Option], *, delta: float) -> Option | None:
     return best
 
 
+def find_candidates(given: Collection[str]) -> list[MechanismEntry]:
+    """Return the entries that `auto` compares where these parameters are given; none where it uses `adaptive`."""
+    return [
+        entry
+        for entry in REGISTRY.values()
+        if entry.in_auto and entry.needs and set(given).issuperset(entry.needs)
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """The best of several mechanisms, by predicted noise.
@@ -282,8 +292,7 @@ class Auto:
         given = set(parameters.to_dict())
         # What only `adaptive` can use.
         only_adaptive = "scale" in given or bool(parameters.hostile) or is_one_sided(parameters.bounds)
-        compared = [entry for entry in REGISTRY.values() if entry.in_auto and entry.needs]
-        suited = [entry for entry in compared if given.issuperset(entry.needs)]
+        suited = find_candidates(given)
         if only_adaptive or not suited:
             takes = REGISTRY[NormClipping.name].takes
             vectors = parameters if given.issubset(takes) else None

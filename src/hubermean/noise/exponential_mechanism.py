@@ -37,7 +37,8 @@ def uniform_below(random_bytes: RandomBytes, limit: int) -> int:
 
 def bernoulli_exp(random_bytes: RandomBytes, exponent: Fraction) -> bool:
     """Return True with probability exp(-exponent), exponent >= 0 (Canonne, Kamath & Steinke 2020, Alg. 1).
-     For x <= 1 coins of probability x/1, x/2, x/3, ... are tossed until one fails, at position K. P(K > k) = x^k /
+
+    For x <= 1 coins of probability x/1, x/2, x/3, ... are tossed until one fails, at position K. P(K > k) = x^k /
     k!, so K is odd with probability 1 - x + x^2/2! - ... = exp(-x). A larger x is split into ones and a remainder;
     exp(-x) is the product, and the first failure ends the loop.
     """
@@ -61,7 +62,8 @@ def sample_exponential_mechanism(
     random_bytes: RandomBytes, costs: IntArray, sizes: IntArray, rate: Fraction
 ) -> int:
     """Return a candidate sampled with probability proportional to exp(-rate * cost).
-     Candidates are numbered from 0 and come in runs of equal cost: run i holds the next `sizes[i] >= 1` candidates,
+
+    Candidates are numbered from 0 and come in runs of equal cost: run i holds the next `sizes[i] >= 1` candidates,
     each of cost `costs[i]`. Time and memory grow with the number of runs, not of candidates.
 
     **Formal guarantees**
@@ -106,7 +108,8 @@ def sample_exponential_mechanism(
 
 def permute_and_flip(random_bytes: RandomBytes, costs: IntArray, rate: Fraction) -> int:
     """Return a candidate by permute-and-flip with acceptance probabilities exp(-rate * (cost - minimum cost)).
-     McKenna & Sheldon (2020, Alg. 1) go through the candidates in random order and take the first whose coin shows
+
+    McKenna & Sheldon (2020, Alg. 1) go through the candidates in random order and take the first whose coin shows
     heads. The coins do not depend on the order, so the result is uniform among all candidates whose coins show heads.
     The coin of the cheapest candidate always does. All coins are tossed at once.
 

@@ -64,7 +64,7 @@ def _draw_lines(axes: Axes, plan: Plan) -> None:
             color=entry.color,
             linestyle=entry.dashes,
             linewidth=2.6 if best else 1.6,
-            label=f"{name} (best at {plan.setting.n_users:,})" if best else name,
+            label=f"{name} (chosen by auto)" if best else name,
             zorder=3 if best else 2,
         )
         for users, error in points:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from hubermean.accounting.arguments import check_positive, check_positive_integer
 from hubermean.errors import InputError, parameter
+from hubermean.mechanisms.adaptive.mechanism import Adaptive
 from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.contributions import check_max_records
-from hubermean.mechanisms.registry import REGISTRY, MechanismEntry, Option, best_option
+from hubermean.mechanisms.registry import REGISTRY, MechanismEntry, Option, best_option, find_candidates
 from hubermean.planning.words import (
     format_call,
     format_title,
@@ -46,7 +47,7 @@ class PlanRow:
     Attributes:
         mechanism: its name.
         layout: "joint" or "column by column".
-        threshold: the threshold it would be given, None for those that need none.
+        threshold: the threshold it would be given, None where it takes none.
         noise: the predicted standard deviation of what it adds, per column.
         error: the predicted error of a column, noise and sampling together (root mean square over columns).
         over_non_private: `error` over the error of the non-private mean.
@@ -77,7 +78,7 @@ class PlanRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The public parameters of a plan."""
+    """The public parameters of a plan; `threshold` and `radius` are None where a plan has to assume them."""
 
     n_users: int
     epsilon: float
@@ -85,11 +86,16 @@ class Setting:
     columns: int
     scale: float
     threshold: float | None
-    radius: float
+    radius: float | None
     bounds: PartialBounds | Sequence[PartialBounds] | None
     per: str
     neighbors: Neighbors
     max_records: int | None
+
+    @property
+    def reach(self) -> float:
+        """The radius, given or assumed."""
+        return RADIUS_IN_SCALES * self.scale if self.radius is None else self.radius
 
     @property
     def non_private_error(self) -> float:
@@ -105,8 +111,13 @@ class Setting:
         check_max_records(self.max_records, checked)
         return checked
 
+    def candidates(self) -> set[str]:
+        """Return the names of the mechanisms that `auto` chooses from, with the parameters that are given."""
+        given = {name for name in ("bounds", "threshold", "radius") if getattr(self, name) is not None}
+        return {entry.name for entry in find_candidates(given)} or {Adaptive.name}
+
     def predict(self) -> list[tuple[PlanRow, Option | None]]:
-        """Return a row per mechanism of the registry; with its option, where `auto` would compare it with others."""
+        """Return a row per mechanism of the registry; with its option, where `auto` would choose from it."""
         request, cap = self.request(), self.max_records
         if self.neighbors.counts_are_public:
             # Users with equally many records have equal weights, whatever the number.
@@ -117,26 +128,27 @@ class Setting:
             record_counts=None,
             planned_users=self.n_users,
         )
+        candidates = self.candidates()
         predicted: list[tuple[PlanRow, Option | None]] = []
         for entry in REGISTRY.values():
             if not entry.in_plan or self.columns < entry.least_columns:
                 continue
             threshold = self._threshold(entry) if "threshold" in entry.needs else None
-            row = PlanRow(mechanism=entry.name, layout=entry.layout, threshold=threshold)
-            given = {
-                "bounds": self.bounds,
-                "threshold": threshold,
-                "radius": self.radius,
-                "scale": self.scale,
+            needed: dict[str, Any] = {
+                name: {"bounds": self.bounds, "threshold": threshold, "radius": self.reach}[name]
+                for name in entry.needs
             }
-            needed = {name: given[name] for name in entry.needs}
+            if not entry.needs and entry.name in candidates:  # it takes what is given, and finds the rest
+                threshold = self.threshold
+                needed = {"threshold": threshold, "radius": self.radius}
+            row = PlanRow(mechanism=entry.name, layout=entry.layout, threshold=threshold)
             try:
-                mechanism = entry.make(PublicParameters(max_records=cap, **needed))  # type: ignore[arg-type]
+                mechanism = entry.make(PublicParameters(max_records=cap, **needed))
             except InputError as refusal:
                 predicted.append((replace(row, reason=str(refusal)), None))
                 continue
             option = Option.of(mechanism, request, facts, scale=self.scale)
-            predicted.append((self._fill(row, option), option if entry.in_auto else None))
+            predicted.append((self._fill(row, option), option if entry.name in candidates else None))
         return predicted
 
     def _threshold(self, entry: MechanismEntry) -> float:
@@ -157,9 +169,10 @@ class Plan:
 
     Attributes:
         setting: the public parameters.
-        rows: one per mechanism: the best, then the others by predicted error, those that cannot serve last.
+        rows: one per mechanism: `best` first, then the others by predicted error, those that cannot serve last.
         best: the row that `mechanism="auto"` would choose with the same public parameters; None where no mechanism can
-            serve. `adaptive`, which needs no public parameters, is shown for comparison and is never the best.
+            serve. That is `adaptive` unless bounds, or a threshold and a radius, are given. Rows of mechanisms that
+            need what was not given are for comparison.
     """
 
     setting: Setting
@@ -188,7 +201,7 @@ class Plan:
             "delta": setting.delta,
             "columns": setting.columns,
             "scale": setting.scale,
-            "radius": setting.radius,
+            "radius": setting.reach,
             "bounds": setting.bounds,
             "per": setting.per,
             "neighbors": setting.neighbors.value,
@@ -257,11 +270,13 @@ def plan(
         delta: the second part of the budget; some mechanisms need it.
         columns: how many value columns are released together.
         scale: the standard deviation of user means in a column, a guess; 1 gives errors in units of it.
-        threshold: as for `mean`, the same for every mechanism. By default 3 scales for mechanisms that release column
-            by column, and 3 scales times sqrt(columns) for joint ones, whose distances are those of whole vectors.
-        radius: as for `mean`; a million scales by default.
+        threshold: as for `mean`, the same for every mechanism. Where it is not given, mechanisms that need one are
+            shown as if you knew it: 3 scales for those that release column by column, and 3 scales times sqrt(columns)
+            for joint ones, whose distances are those of whole vectors.
+        radius: as for `mean`; where it is not given, mechanisms that need one are shown with a million scales.
         bounds: as for `mean`; `clipped` needs them.
-        per, neighbors: as for `mean`.
+        per: as for `mean`, but "user" by default: "record" needs `max_records`.
+        neighbors: as for `mean`.
         max_records: as for `mean`. With `per="record"` users are expected to have half as many records, or, under
             "replace-values", equally many.
 
@@ -275,7 +290,7 @@ def plan(
 
     >>> comparison = plan(n_users=10_000, epsilon=1, delta=1e-5, columns=3)
     >>> comparison.best.mechanism, round(comparison.best.over_non_private, 2)
-    ('inverse-sensitivity', 1.03)
+    ('adaptive', 1.05)
     """
     users = check_positive_integer("n_users", n_users)
     width = check_positive_integer("columns", columns)
@@ -294,7 +309,7 @@ def plan(
         columns=width,
         scale=unit,
         threshold=None if threshold is None else check_positive("threshold", threshold),
-        radius=RADIUS_IN_SCALES * unit if radius is None else check_positive("radius", radius),
+        radius=None if radius is None else check_positive("radius", radius),
         bounds=parameters.bounds,
         per=per,
         neighbors=Neighbors.parse(neighbors),

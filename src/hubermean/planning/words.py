@@ -33,7 +33,7 @@ def list_headings(plan: Plan) -> list[str]:
 
 
 def list_rows(plan: Plan) -> list[list[str]]:
-    """Return the cells of the table, one row per mechanism; an arrow marks the best."""
+    """Return the cells of the table, one row per mechanism; an arrow marks what `auto` would choose."""
     return [_cells(row, layout=plan.setting.columns > 1, best=row is plan.best) for row in plan.rows]
 
 
@@ -57,7 +57,7 @@ def format_title(plan: Plan) -> str:
     budget = f"epsilon = {setting.epsilon:g}" + (f", delta = {setting.delta:g}" if setting.delta else "")
     width = f", {setting.columns:,} columns" if setting.columns > 1 else ""
     users = f"{setting.n_users:,} user{'' if setting.n_users == 1 else 's'}"
-    return f"{users}{width}, {budget}, {setting.neighbors.value}"
+    return f"{users}{width}, {budget}, {setting.neighbors.value}, per {setting.per}"
 
 
 def list_notes(plan: Plan) -> list[str]:
@@ -65,7 +65,7 @@ def list_notes(plan: Plan) -> list[str]:
     setting = plan.setting
     lines = [
         f"Predicted for user means with standard deviation {format_number(setting.scale)} and a mean within "
-        f"{format_number(setting.radius)} of 0. Without privacy the error is "
+        f"{format_number(setting.reach)} of 0. Without privacy the error is "
         f"{format_number(setting.non_private_error)}; the ratio is relative to it."
     ]
     if setting.neighbors is Neighbors.ADD_REMOVE:
@@ -73,19 +73,30 @@ def list_notes(plan: Plan) -> list[str]:
             "The number of users is private: the plan uses your estimate, a release the number it measures."
         )
     if plan.best is None:
-        lines.append("No mechanism can serve with these parameters.")
+        lines.append("'auto' would refuse a release with these parameters.")
+    assumes = [name for name in ("threshold", "radius") if getattr(setting, name) is None]
+    if assumes and any(
+        row.reason is None and "threshold" in REGISTRY[row.mechanism].needs for row in plan.rows
+    ):
+        lines.append(
+            "Mechanisms that need a threshold and a radius are shown as if you knew them. 'auto' uses them only if "
+            f"you give both; here it has no {' and no '.join(assumes)}."
+        )
+    candidates = setting.candidates()
     for row in plan.rows:
         if row.reason is not None:
             continue
-        if row.threshold is not None and max(row.noise) > _MOST_NOISE * setting.radius:
+        needs = REGISTRY[row.mechanism].needs
+        if "radius" in needs and max(row.noise) > _MOST_NOISE * setting.reach:
             lines.append(
                 f"{row.mechanism}: of no use here, its noise of {format_number(max(row.noise))} would hide a mean that "
-                f"is known to lie within {format_number(setting.radius)} of 0; raise epsilon, or release fewer columns."
+                f"is known to lie within {format_number(setting.reach)} of 0; raise epsilon, or release fewer columns."
             )
-        elif not REGISTRY[row.mechanism].needs:
-            lines.append(
-                f"{row.mechanism}: needs no public parameters; 'auto' uses it where the others lack theirs."
-            )
+        elif row.mechanism not in candidates:
+            if not needs:
+                lines.append(
+                    f"{row.mechanism}: needs no public parameters; 'auto' uses it where others lack theirs."
+                )
         elif plan.best is not None and row.error < plan.best.error:
             lines.append(f"{row.mechanism}: about as good as {plan.best.mechanism}, which 'auto' prefers.")
     return lines
@@ -130,10 +141,13 @@ def _arguments(plan: Plan) -> list[str]:
     if setting.delta:
         arguments.append(f"delta={setting.delta:g}")
     arguments.append(f'mechanism="{best.mechanism}"')
-    if best.threshold is None:
+    needs = REGISTRY[best.mechanism].needs
+    if "bounds" in needs:
         arguments.append(f"bounds={_format_bounds(setting.bounds)}")
-    else:
-        arguments += [f"threshold={best.threshold:.4g}", f"radius={setting.radius:g}"]
+    if best.threshold is not None:
+        arguments.append(f"threshold={best.threshold:.4g}")
+    if "radius" in needs or (not needs and setting.radius is not None):
+        arguments.append(f"radius={setting.reach:g}")
     arguments.append(f'per="{setting.per}"')
     if setting.neighbors is not Neighbors(DEFAULT_NEIGHBORS):
         arguments.append(f'neighbors="{setting.neighbors.value}"')

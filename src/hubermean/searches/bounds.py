@@ -2,11 +2,10 @@
 
 The error of a clipped mean is least where a few users over epsilon lie beyond a bound, which no private search can
 find. `TailSearch` finds a pair of distances, one per side, beyond which no more than k users lie: every further user
-costs, and a base measure keeps distances short. From there the bounds are stretched to where few enough
-users should lie
-beyond, along the tail seen since the scale. `RankSearch` is the same for one bound. Costs move in one
-direction whatever
-one user does, so these searches are twice as exact as one that also penalizes bounds that nobody exceeds.
+costs, and a base measure keeps distances short. From there the bounds are stretched to where few enough users should
+lie beyond, along the tail seen since the scale. `RankSearch` is the same for one bound. Unless a replaced user may
+change sides, costs move in one direction whatever one user does, so these searches are twice as exact as one that also
+penalizes bounds that nobody exceeds.
 
 `ContributionBoundSearch` finds a quantile of the users' numbers of records: few may have more, so that little is lost;
 but some must have as many, or everybody would pay for noise that hides a user who is not there.
@@ -48,9 +47,8 @@ _STEEP_NATS, _LEAST_STEEP = 66.0, 0.63
 _PARTS = 100_000  # of a user: in whole ones a large epsilon would leave nothing of the base measure
 _TAIL_KNEE = 64.0  # beyond which the base measure falls more slowly
 _BENT, _LEAST_NATS, _HEAVIEST = 0.345, 1.75, 128.0  # real tails bend: a part of what a Pareto tail would take
-_LESS_BENT = (
-    0.5  # times the share beyond three quarters: the further out a tail is seen, the less it bends from there
-)
+# Times the share beyond three quarters: the further out a tail is seen, the less it bends from there.
+_LESS_BENT = 0.5
 _BEYOND = 3.8  # over epsilon: how many users should lie beyond a bound
 _EXCESS, _LARGEST_EXCESS = 0.028, 0.3  # by how much such a user lies further out, per scale, and at most
 
@@ -176,9 +174,8 @@ def beyond_distances(deviations: FloatArray, unit: float) -> tuple[IntArray, Int
 _RANK_NATS = 3.5  # a rank of so many over epsilon
 _RANK_NATS_BEYOND = 1.15  # so many more users lie beyond what is found, on average
 _RANK_POWER = 5.0  # of the bound, in the base measure
-_RANK_KNEE = math.log(
-    16384.0
-)  # beyond which it falls half as fast: many users far away must not be outweighed
+# Beyond which the base measure falls half as fast: many users far away must not be outweighed.
+_RANK_KNEE = math.log(16384.0)
 _GOOD_RANK, _LARGEST_RANK_SHARE = 0.045, 0.2  # of the users: with fewer of them more is spent
 _RANK_PARTS = 10_000
 _SERVING_NATS = 70.0  # for all users: with less the base measure outweighs those in a long tail

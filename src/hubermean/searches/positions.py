@@ -1,8 +1,8 @@
 """Positions of users on a line, counted in intervals, through mergeable quantile sketches.
 
 Users on one machine are sorted once (`SortedPositions`); users in several partitions answer the same queries with small
-summaries (`PartitionedPositions`). Quantiles depend on how users
-are partitioned: they say where counting is worthwhile, and no output distribution may depend on more than the counts.
+summaries (`PartitionedPositions`). Quantiles depend on how users are partitioned: they say where counting is
+worthwhile, and no output distribution may depend on more than the counts.
 """
 
 from __future__ import annotations

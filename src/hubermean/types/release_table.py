@@ -140,8 +140,9 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     def covers(self) -> str:
         """What the intervals cover and what they do not; each interval is for one group alone."""
         covered = "" if self.intervals is None else self.intervals.covers
-        left_out = f"not records left out for users in more than {self.max_groups:,} of the groups"
-        return f"{covered}; {left_out}; for each group separately"
+        groups = "1 group" if self.max_groups == 1 else f"{self.max_groups:,} groups"
+        left_out = f"records left out because their user is in more than {groups} are not covered"
+        return f"{covered}; for each group separately; {left_out}"
 
     @property
     def guarantee(self) -> str:

@@ -60,6 +60,9 @@ FEW_USERS = (
 _MOST_UNITS = 2**62  # grid units of a bound
 _AT_THE_END, _SURELY_NOISE = 0.005, 4.0  # of the width of the bounds, and of the noise's deviation
 _HEAVY_INDEX, _HEAVY_SLOPE = 0.93, 1.4  # of the tail beyond three quarters of the users, and more beyond more
+_HEAVY_CUT_OFF = (
+    2.0  # so many times more than of other tails is expected to be cut off, with a thousand users or fewer
+)
 _HEAVY_SHARE = 0.2  # of the variance, that so many users at a bound would make up as noise hides
 _SQUARES_PART, _SQUARES_NATS = 0.1, {"user": 150.0, "record": 47.0}
 _SQUARES_CONCENTRATED = 0.05
@@ -316,9 +319,10 @@ class PreparedClippedStep:
         noise = (distributions[0].stddev * unit) ** 2 + (off * found.weight_stddev) ** 2
         squares = self._squares(column, noisy, off)
         open_low, open_high = (end is None for end in self.public[column])
+        heavy = (open_low or open_high) and self._is_heavy(column, squares)
         return Estimate(
             clipped=clipped,
-            value=clipped + self._cut_off(column),
+            value=clipped + self._cut_off(column, heavy=heavy),
             kind=distributions[0].kind,
             noise_variance=noise / weight**2,
             sampling_variance=squares / weight**2,
@@ -326,10 +330,10 @@ class PreparedClippedStep:
             cut_above=self.cut_off * tail.above / weight if open_high else 0.0,
             low=low if not open_low else -math.inf,
             high=high if not open_high else math.inf,
-            heavy=(open_low or open_high) and self._is_heavy(column, squares),
+            heavy=heavy,
         )
 
-    def _cut_off(self, column: int) -> float:
+    def _cut_off(self, column: int, *, heavy: bool) -> float:
         """What the mean is expected to have lost at the bounds, more of it on the side of the longer tail."""
         tail, unit = self.tails[column], self.units[column]
         if self.request.per == "record" or tail.rank == 0:
@@ -337,7 +341,8 @@ class PreparedClippedStep:
         open_low, open_high = (end is None for end in self.public[column])
         above = tail.above * expected_cut_off(tail.seen_above / unit, total=self.noise_epsilon) * open_high
         below = tail.below * expected_cut_off(tail.seen_below / unit, total=self.noise_epsilon) * open_low
-        return (above - below) / self.found.weight
+        further = _HEAVY_CUT_OFF / max(self.size, 1.0) if heavy else 0.0
+        return (1.0 + further) * (above - below) / self.found.weight
 
     def _is_heavy(self, column: int, squares: float) -> bool:
         """Whether a few users beyond what could be seen may decide the mean."""

@@ -21,9 +21,7 @@ MOST_UNEQUAL_LEVELS = 2**14  # with unequal weights every level set costs a sort
 MOST_PLANNED_USERS = 2**24  # where the number of users is private; more costs accuracy, not privacy
 _FINEST_THRESHOLD_BITS = 30
 _COARSEST_THRESHOLD_BITS = 8
-_HEAVIEST_PLANNED = (
-    2**10
-)  # records of a user; with heavier users the location may lie between two grid points
+_HEAVIEST_PLANNED = 2**10  # records of a user; with heavier ones the location may lie between two grid points
 _LOST_MASS = 40.0  # level sets are distinguished until the remainder of the grid has probability about e^-40
 
 

@@ -59,9 +59,8 @@ class Bins:
         """
         central = self._central_bins(positions, beyond)
         held, left, total = central.bins, central.left, central.total
-        up_to = left + np.concatenate(
-            [[0], np.cumsum(central.users)]
-        )  # users left of each bin that holds some
+        # Users left of each bin that holds some.
+        up_to = left + np.concatenate([[0], np.cumsum(central.users)])
         # Odd runs are the bins that hold users, even runs the empty bins before, between and after them.
         costs = np.empty(2 * len(held) + 1, dtype=np.int64)
         sizes = np.ones_like(costs)

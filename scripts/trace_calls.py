@@ -1,7 +1,7 @@
 """The modules that a release passes through, in the order in which each is entered first.
 
-`python scripts/trace_walk.py` traces `hm.mean("file.parquet", user=..., value=..., epsilon=1)`, the default call, and
-prints the walk. A reader who follows that call through the source visits these modules in this order.
+`python scripts/trace_calls.py` traces `hm.mean("file.parquet", user=..., value=..., epsilon=1)`, the default call. A
+reader who follows that call through the source visits these modules in this order.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def example_file(folder: Path) -> Path:
     return place
 
 
-def walk_of_default_call() -> list[str]:
+def trace_default_call() -> list[str]:
     """Return the modules whose functions the default call runs, in the order of their first call."""
-    walk: dict[str, None] = {}
+    modules: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or frame.f_code.co_name == "<module>":
@@ -43,17 +43,17 @@ def walk_of_default_call() -> list[str]:
         module = frame.f_globals.get("__name__", "")
         # Generated methods of dataclasses are no place to read.
         if module.startswith(_PACKAGE) and frame.f_code.co_filename.endswith(".py"):
-            walk.setdefault(module.removeprefix(_PACKAGE))
+            modules.setdefault(module.removeprefix(_PACKAGE))
 
     with tempfile.TemporaryDirectory() as folder:
         place = str(example_file(Path(folder)))
-        hm.mean(place, user="rider", value="fare", epsilon=1.0)  # imports are no part of the walk
+        hm.mean(place, user="rider", value="fare", epsilon=1.0)  # imports are no part of the trace
         sys.setprofile(note)
         try:
             hm.mean(place, user="rider", value="fare", epsilon=1.0)
         finally:
             sys.setprofile(None)
-    return list(walk)
+    return list(modules)
 
 
 def package_of(module: str) -> str:
@@ -62,31 +62,31 @@ def package_of(module: str) -> str:
     return ".".join(parts[:2]) if parts else module
 
 
-def returns(walk: list[str]) -> Counter[frozenset[str]]:
-    """Count, for every two packages, how often the walk goes back and forth between them."""
+def count_returns(modules: list[str]) -> Counter[frozenset[str]]:
+    """Count, for every two packages, how often the trace leaves one for the other and returns."""
     crossings = Counter(
         frozenset((package_of(one), package_of(other)))
-        for one, other in pairwise(walk)
+        for one, other in pairwise(modules)
         if package_of(one) != package_of(other)
     )
     return Counter({pair: count // 2 for pair, count in crossings.items() if count > 1})
 
 
 def main() -> int:
-    """Print the walk; with --most, fail if it is longer than that or goes back and forth twice."""
+    """Print the trace; with --most, fail if it is longer than that or returns between two packages twice."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--most", type=int, help="fail if the walk passes through more modules")
+    parser.add_argument("--most", type=int, help="fail if the trace has more modules")
     most = parser.parse_args().most
-    walk = walk_of_default_call()
-    for number, module in enumerate(walk, 1):
+    modules = trace_default_call()
+    for number, module in enumerate(modules, 1):
         print(f"{number:3} {module}")
-    back = returns(walk)
-    print(f"{len(walk)} modules")
-    for pair, times in back.most_common():
-        print(f"back and forth {times} x: {' and '.join(sorted(pair))}")
-    return int(most is not None and (len(walk) > most or any(times > 1 for times in back.values())))
+    returns = count_returns(modules)
+    print(f"{len(modules)} modules")
+    for pair, times in returns.most_common():
+        print(f"{times} return{'' if times == 1 else 's'} between {' and '.join(sorted(pair))}")
+    return int(most is not None and (len(modules) > most or any(times > 1 for times in returns.values())))
 
 
 if __name__ == "__main__":
