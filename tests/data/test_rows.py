@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubermean.data import rows as module
 from hubermean.data.arrays import find_finite_rows
 from hubermean.data.rows import NORM_ERROR, Rows
 
@@ -24,12 +23,12 @@ def looked_at(array: np.ndarray[Any, Any], *, shifted: bool) -> tuple[Rows, np.n
     d = array.shape[1]
     rng = np.random.default_rng(d)
     direction = rng.normal(size=d).astype(np.float32)
-    kind = module.precision(array)
+    kind = np.float64 if array.dtype == np.float64 else np.float32
     center, scales = (rng.normal(size=d).astype(np.float32).astype(kind) for _ in range(2))
     usable = np.ones(len(array), dtype=bool)
     if shifted:
-        return Rows(array=array, usable=usable, center=center, scales=scales), direction
-    return Rows(array=array, usable=usable), direction
+        return Rows(array=array, precision=kind, usable=usable, center=center, scales=scales), direction
+    return Rows(array=array, precision=kind, usable=usable), direction
 
 
 @pytest.mark.parametrize("shifted", [False, True])
@@ -68,7 +67,7 @@ def test_norms_are_within_their_error(length: int, dtype: type) -> None:
 def test_rows_that_do_not_count_add_nothing(length: int) -> None:
     array = np.ones((5, length), dtype=np.float32)
     array[1], array[2, 0], array[3] = np.nan, np.inf, 3e38
-    rows = Rows(array=array, usable=np.array([True, False, False, True, True]))
+    rows = Rows(array=array, precision=np.float32, usable=np.array([True, False, False, True, True]))
     distances = rows.distances()
     assert np.isinf(distances[1:4]).all()  # the square of the fourth overflows
     assert (rows.along(np.ones(length, dtype=np.float32))[[1, 2]] == 0.0).all()
@@ -89,6 +88,6 @@ def test_norms_from_the_first_pass_are_the_same_bits(length: int, dtype: type) -
     usable = np.ones(7, dtype=bool)
     spare = np.empty(7 * length + 1, dtype=dtype)[1:].reshape(7, length)
     spare[...] = array
-    alone = Rows(array=spare, usable=usable).distances()
-    assert (Rows(array=array, usable=usable, squares=squares).distances() == alone).all()
-    assert (Rows(array=array, usable=usable).distances() == alone).all()
+    alone = Rows(array=spare, precision=dtype, usable=usable).distances()
+    assert (Rows(array=array, precision=dtype, usable=usable, squares=squares).distances() == alone).all()
+    assert (Rows(array=array, precision=dtype, usable=usable).distances() == alone).all()

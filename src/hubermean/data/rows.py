@@ -1,6 +1,7 @@
 """Distances, inner products and clipped sums of long rows, in which every row counts by its own numbers alone.
 
-In wide data a pass over the array is what takes the time, so rows stay in single precision if they are stored in it.
+In wide data a pass over the array is what takes the time, so rows stay in single precision if the data are declared in
+it (`UserTable.in_single`).
 Rounding is then visible, but harmless: what a row becomes is a function of that row, whatever stands beside it, and
 sums are of integers. So neighbors differ in what one user adds, exactly (proofs/norm-clipping.md, Lemmas 1 and 2).
 
@@ -31,19 +32,24 @@ _ALIGNMENT = 64  # bytes
 _TILE_ROWS, _TILE_COLUMNS = 16, 2**12
 
 
+Precision = type[np.float32] | type[np.float64]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Rows:
     """The rows of an array, taken from a center and in units of their columns. Private: its repr shows nothing.
 
     Attributes:
         array: (n, d), real numbers of any type. Read in blocks, never copied.
+        precision: the type in which rows are computed. Public: the type of the array may follow from its content.
         usable: (n,), whether a row counts. Rows that do not may hold anything.
-        center: (d,), public or released, in the precision of the rows (`precision`); None for zero.
+        center: (d,), public or released, in the precision of the rows; None for zero.
         scales: (d,), public factors that the differences are multiplied by; None for one.
         squares: `squared_row_norms` of the array, if they are known.
     """
 
     array: NDArray[Any]
+    precision: Precision
     usable: NDArray[np.bool_]
     center: NDArray[Any] | None = None
     scales: NDArray[Any] | None = None
@@ -62,7 +68,7 @@ class Rows:
     def along(self, direction: NDArray[Any]) -> FloatArray:
         """Return the inner product of each row with a vector; zero where it is not finite, or the row not usable."""
         with np.errstate(all="ignore"):
-            products = self._reduce(direction.astype(precision(self.array)))
+            products = self._reduce(direction.astype(self.precision))
         products[~(self.usable & np.isfinite(products))] = 0.0
         return products
 
@@ -79,7 +85,7 @@ class Rows:
     @property
     def _is_as_stored(self) -> bool:
         """Whether rows count as they are stored."""
-        return self.center is None and self.scales is None and self.array.dtype == precision(self.array)
+        return self.center is None and self.scales is None and self.array.dtype == self.precision
 
     def _reduce(self, direction: NDArray[Any] | None) -> FloatArray:
         n, d = self.array.shape
@@ -91,7 +97,7 @@ class Rows:
     def _reduce_short(self, share: slice, direction: NDArray[Any] | None, found: FloatArray) -> None:
         d = self.array.shape[1]
         size = max(1, _BLOCK_ELEMENTS // d)
-        buffer = np.empty((size, d), dtype=precision(self.array))
+        buffer = np.empty((size, d), dtype=self.precision)
         with np.errstate(all="ignore"):
             for block in _blocks(share, size):
                 terms = self._shifted(block, slice(0, d), buffer)
@@ -100,7 +106,7 @@ class Rows:
 
     def _reduce_long(self, share: slice, direction: NDArray[Any] | None, found: FloatArray) -> None:
         d = self.array.shape[1]
-        buffer, other = _aligned(d, self.array), _aligned(d, self.array)
+        buffer, other = _aligned(d, self.precision), _aligned(d, self.precision)
         if direction is not None:
             other[...] = direction
         with np.errstate(all="ignore"):
@@ -123,7 +129,7 @@ class Rows:
         d = self.array.shape[1]
         total = np.zeros(d, dtype=np.int64)
         factors = np.where(self.usable, factors, 0.0)
-        scaled = np.empty((_TILE_ROWS, _TILE_COLUMNS), dtype=precision(self.array))
+        scaled = np.empty((_TILE_ROWS, _TILE_COLUMNS), dtype=self.precision)
         whole, part = np.empty_like(scaled, dtype=np.int32), np.empty(_TILE_COLUMNS, dtype=np.int32)
         own = factors.astype(scaled.dtype)[:, np.newaxis]
         with np.errstate(all="ignore"):
@@ -161,11 +167,6 @@ class Rows:
         return target
 
 
-def precision(array: NDArray[Any]) -> type[np.float32] | type[np.float64]:
-    """Return the type in which rows are computed: single precision where they are stored in that or in half of it."""
-    return np.float32 if array.dtype in (np.float32, np.float16) else np.float64
-
-
 def _blocks(share: slice, size: int) -> Iterator[slice]:
     for start in range(share.start, share.stop, size):
         yield slice(start, min(start + size, share.stop))
@@ -196,9 +197,9 @@ def _is_aligned(array: NDArray[Any]) -> bool:
     return rows and not in_pieces and array.ctypes.data % _ALIGNMENT == 0
 
 
-def _aligned(size: int, array: NDArray[Any]) -> NDArray[Any]:
+def _aligned(size: int, precision: Precision) -> NDArray[Any]:
     """Return an uninitialised vector that begins at a multiple of `_ALIGNMENT` bytes."""
-    item = np.dtype(precision(array)).itemsize
-    spare = np.empty(size + _ALIGNMENT // item, dtype=precision(array))
+    item = np.dtype(precision).itemsize
+    spare = np.empty(size + _ALIGNMENT // item, dtype=precision)
     first = -spare.ctypes.data % _ALIGNMENT // item
     return spare[first : first + size]

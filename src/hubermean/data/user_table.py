@@ -66,6 +66,7 @@ class UserTable:
         sums: per column, each user's exact sum over its usable records.
         counts: each user's number of usable records (all of its values present and finite), shape (n,).
         records: each user's number of records, usable or not; public under `replace-values`.
+        in_single: whether whole vectors may be computed in single precision: public, it follows from the declared type.
         max_local_users: see `PrivateTable`; the same for every table of the same origin, on one machine or not.
         cache: intermediate results of one release, by key; None for no caching.
 
@@ -77,6 +78,7 @@ class UserTable:
     sums: Sequence[ExactSums]
     counts: IntArray
     records: IntArray
+    in_single: bool = False
     max_local_users: int | None = None
     cache: dict[Hashable, Any] | None = None
 
@@ -103,7 +105,13 @@ class UserTable:
         finite, squares = find_finite_rows(array)
         used = np.where(finite, records, 0)
         names = ("mean",) if dimension == 1 else tuple(f"mean_{column}" for column in range(dimension))
-        return cls(columns=names, sums=SumsFromMeans(array, used, squares), counts=used, records=records)
+        return cls(
+            columns=names,
+            sums=SumsFromMeans(array, used, squares),
+            counts=used,
+            records=records,
+            in_single=_is_declared_single(means),
+        )
 
     @property
     def n_users(self) -> int:
@@ -204,7 +212,9 @@ class UserTable:
             sums: Sequence[ExactSums] = self.sums.part(rows, counts)
         else:
             sums = tuple(one.part(rows) for one in self.sums)
-        return UserTable(columns=self.columns, sums=sums, counts=counts, records=self.records[rows])
+        return UserTable(
+            columns=self.columns, sums=sums, counts=counts, records=self.records[rows], in_single=self.in_single
+        )
 
     def collect(self) -> UserTable:
         """Return this table: all users are on this machine."""
@@ -223,6 +233,7 @@ class UserTable:
             sums=tuple(sums.take(positions) for sums in self.sums),
             counts=counts,
             records=records,
+            in_single=self.in_single,
         )
 
     def __repr__(self) -> str:
@@ -345,6 +356,18 @@ class SumsFromMeans(Sequence[ExactSums]):
                 whole.small[block] = products.small
                 whole.large.update({start + place: number for place, number in products.large.items()})
         return ExactSums(encoding=BINARY, high=high, low=low)
+
+
+def _is_declared_single(values: ArrayLike) -> bool:
+    """Whether the caller declared single precision or half of it: with an array of numpy's, in any byte order.
+
+    Other containers choose the type of an array from their content: a missing value makes floats of integers, a text
+    makes objects of floats. The data of one user must not decide how those of others are rounded.
+    """
+    if type(values) not in (np.ndarray, np.memmap):
+        return False
+    dtype = np.asarray(values).dtype
+    return dtype.kind == "f" and dtype.itemsize <= np.dtype(np.float32).itemsize
 
 
 def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:

@@ -185,7 +185,11 @@ def _read_table(file: VectorFile, scratch: str) -> UserTable:
     finite, squares = find_finite_rows(means)
     counts = np.where(finite, counts, 0)
     return UserTable(
-        columns=file.columns, sums=SumsFromMeans(means, counts, squares), counts=counts, records=records
+        columns=file.columns,
+        sums=SumsFromMeans(means, counts, squares),
+        counts=counts,
+        records=records,
+        in_single=narrow,
     )
 
 

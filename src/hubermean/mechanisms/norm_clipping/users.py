@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.data.arrays import FloatArray, IntArray
-from hubermean.data.rows import Rows, precision
+from hubermean.data.rows import Precision, Rows
 from hubermean.data.user_table import PrivateTable, UserTable
 from hubermean.mechanisms.contributions import user_weights
 from hubermean.mechanisms.norm_clipping.plan import UNIT
@@ -47,10 +47,11 @@ class View:
 
     def rows(self, part: UserTable) -> Rows:
         array = part.cached("matrix", part.matrix)
-        kind = precision(array)
+        kind: Precision = np.float32 if part.in_single else np.float64
         center, scales = (None if one is None else one.astype(kind) for one in (self.center, self.scales))
         return Rows(
             array=array,
+            precision=kind,
             usable=part.counts > 0,
             center=center,
             scales=scales,
