@@ -280,3 +280,26 @@ def test_queries_keep_only_lengths_of_the_last_center() -> None:
         users.count_within(View(request=request, cap=1, center=center))
         users.sum_clipped(View(request=request, cap=1, center=center), 1.0, 0.1)
     assert len(users._lengths) == len(users._sums) == 1
+
+
+def test_answers_that_are_kept_are_those_of_the_same_query() -> None:
+    """An audit follows several paths with one table: every public or released number is part of the key."""
+    rng = np.random.default_rng(10)
+    table = UserTable.from_means(rng.normal(size=(50, 3)), rng.integers(1, 9, 50))
+    request, other = request_for(table, per="record"), request_for(table)
+    vectors = [rng.normal(size=3).astype(np.float32) for _ in range(4)]
+    views = [
+        View(request=asked, cap=cap, center=center, scales=scales, direction=direction, origin=origin)
+        for asked, cap in ((request, 3), (request, 5), (other, 1))
+        for center in (None, *vectors[:2])
+        for scales in (None, np.abs(vectors[2]))
+        for direction, origin in ((None, 0.0), (vectors[3], 0.0), (vectors[3], 0.5))
+    ]
+    kept = VectorUsers(table)
+    for view in views:
+        assert (kept.count_within(view)[0] == VectorUsers(table).count_within(view)[0]).all()
+        if view.direction is None:
+            for threshold, share in ((1.0, 0.1), (2.0, 0.1), (2.0, 0.3)):
+                assert kept.sum_clipped(view, threshold, share) == SumClipped(view, threshold, share)(table)
+        else:
+            assert kept.sum_along(view, 1.0, 0.5) == SumAlong(view, 1.0, 0.5)(table)

@@ -6,8 +6,8 @@ answer the same queries in one pass each. Every answer is a sum over users of in
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,14 @@ class View:
     scales: SinglePrecision | None = None
     direction: SinglePrecision | None = None
     origin: float = 0.0
+
+    @property
+    def key(self) -> Hashable:
+        """All of it, by value."""
+        return tuple(
+            one.tobytes() if isinstance(one, np.ndarray) else one
+            for one in (getattr(self, field.name) for field in fields(self))
+        )
 
     def rows(self, part: UserTable) -> Rows:
         array = part.cached("matrix", part.matrix)
@@ -126,15 +134,15 @@ class VectorUsers:
     """The users of a table, and the answers to earlier queries, for one release."""
 
     table: PrivateTable
-    _lengths: dict[bytes, FloatArray] = field(default_factory=dict)
-    _sums: dict[Any, list[int]] = field(default_factory=dict)
+    _lengths: dict[Hashable, FloatArray] = field(default_factory=dict)
+    _sums: dict[Hashable, list[int]] = field(default_factory=dict)
 
     def count_within(self, view: View) -> tuple[IntArray, int]:
         counts, totals = zip(*self._ask(CountWithin(view)), strict=True)
         return np.sum(counts, axis=0, dtype=np.int64), sum(totals)
 
     def sum_clipped(self, view: View, threshold: float, weight_share: float) -> list[int]:
-        key = (_name(view), threshold)
+        key = (view.key, threshold, weight_share)
         if key not in self._sums:
             answers = self._ask(SumClipped(view, threshold, weight_share))
             self._sums = {key: [sum(one) for one in zip(*answers, strict=True)]}  # one is enough to keep
@@ -148,12 +156,7 @@ class VectorUsers:
         if not isinstance(self.table, UserTable):
             ask: Callable[[UserTable], Any] = query
             return self.table.map_partitions(ask)
-        name = _name(query.view)
+        name = query.view.key
         if name not in self._lengths:
             self._lengths = {name: query.view.lengths(self.table)}
         return [query(self.table, self._lengths[name])]
-
-
-def _name(view: View) -> bytes:
-    arrays = (b"" if one is None else one.tobytes() for one in (view.center, view.direction))
-    return b"|".join([f"{view.cap} {view.origin!r}".encode(), *arrays])
