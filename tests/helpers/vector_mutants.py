@@ -27,7 +27,7 @@ VECTORS: dict[str, Any] = {
     "neighbors": "add-remove",
 }
 # Nothing is searched for but the length, so a pair of a replacement is judged at once as well.
-KNOWN: dict[str, Any] = {**VECTORS, "threshold": 1.0, "neighbors": "replace-user", "users": 60}
+KNOWN: dict[str, Any] = {**VECTORS, "threshold": 1.0, "neighbors": "replace-user", "users": 260}
 RECORDS: dict[str, Any] = {**VECTORS, "per": "record", "max_records": 5}
 
 

@@ -166,7 +166,7 @@ def test_wide_data_have_one_row_more() -> None:
     assert rows["norm-clipping"].over_non_private == pytest.approx(1.8, rel=0.1)
     assert rows["norm-clipping"].noise[0] < 0.7 * rows["propose-test-release"].noise[0]
     few = hm.plan(n_users=100, epsilon=1, delta=1e-6, columns=1000).rows
-    assert "needs about 200 users" in str(next(row.reason for row in few if row.mechanism == "norm-clipping"))
+    assert "needs about 816 users" in str(next(row.reason for row in few if row.mechanism == "norm-clipping"))
 
 
 def test_renderings_agree() -> None:

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hubermean.data.arrays import FloatArray
-from hubermean.mechanisms.norm_clipping.plan import MOST_ROUNDS, UNIT, VectorPlan
+from hubermean.mechanisms.norm_clipping.plan import FEW, MOST_ROUNDS, UNIT, VectorPlan
 
 # The center moves if users are expected to lie within this part of their distance from it afterwards.
 _WORTH_MOVING = 0.8
-_FEW = 4.0  # times the noise of a weight: a smaller one is too small to divide by
+_FARTHEST = 4.0  # times the distance that was found, or the threshold that was given
 _LARGEST = 2.0**62
 
 
@@ -53,7 +53,7 @@ class VectorEstimate:
         weight: the sum of weights that clipping left, in the last round.
         reach: the bound along the direction, once it is found.
         measured: the number of users that was measured; None where it is public.
-        step, total_weight: what the step along the direction found.
+        step, length_variance, total_weight: what the step along the direction found, and the noise in it.
     """
 
     plan: VectorPlan
@@ -71,6 +71,7 @@ class VectorEstimate:
     reach: float | None = None
     measured: int | None = None
     step: float = 0.0
+    length_variance: float = 0.0
     total_weight: float = 0.0
 
     @property
@@ -95,7 +96,7 @@ class VectorEstimate:
         grid = self.threshold / UNIT
         per_weight = self.cap / (plan.weight_share * UNIT)
         weight = float(noisy[-1]) * per_weight
-        if weight < _FEW * deviation * per_weight:
+        if weight < FEW * deviation * per_weight:
             raise TooFewUsersError
         shift = noisy[:-1].astype(np.float64) * (grid / weight)
         variance = len(shift) * (deviation * grid / weight) ** 2
@@ -140,6 +141,11 @@ class VectorEstimate:
         unit = self.mean / length if 0.0 < length < math.inf else np.eye(1, len(self.mean))[0]
         return unit.astype(np.float32)
 
+    @property
+    def farthest(self) -> float:
+        """The bound along the direction is no longer than this: users whose distance was found are not further off."""
+        return _FARTHEST * (self.threshold if self.radius is None else self.radius)
+
     @cached_property
     def origin(self) -> float:
         """The base along the direction, from the current center."""
@@ -149,12 +155,13 @@ class VectorEstimate:
         """Return the estimate after the step along the direction: `noisy` has a sum of lengths and of weights."""
         per_weight = self.cap / (self.plan.weight_share_along * UNIT)
         weight = float(noisy[1]) * per_weight
-        if weight < _FEW * self.plan.noise_along().scale * per_weight:
+        if weight < FEW * self.plan.noise_along().scale * per_weight:
             raise TooFewUsersError
         reach = self.reach or 0.0
+        length_variance = (self.plan.noise_along().scale * (reach / UNIT) / weight) ** 2
         step = min(max(float(noisy[0]) * (reach / UNIT) / weight, -reach), reach)
         rho = self.rho + self.plan.part_along / (2 * Fraction(self.plan.noise_multiplier) ** 2)
-        return replace(self, step=step, total_weight=weight, rho=rho)
+        return replace(self, step=step, length_variance=length_variance, total_weight=weight, rho=rho)
 
     @cached_property
     def value(self) -> FloatArray:
@@ -169,7 +176,7 @@ class VectorEstimate:
         """
         length, found = math.sqrt(_square(self.value)), math.sqrt(_square(self.mean))
         longer = max(length / found, 1.0) if found > 0.0 else 1.0
-        return math.sqrt(self.variance / len(self.mean)) * longer
+        return math.sqrt((self.variance * longer**2 + self.length_variance) / len(self.mean))
 
 
 def _square(vector: FloatArray) -> float:

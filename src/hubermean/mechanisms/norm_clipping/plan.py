@@ -25,21 +25,31 @@ HOSTILE = 0.05
 """The share of users that may be malicious, where the caller states none."""
 
 _ROUNDED = 1.0 + 2.0**-9  # of a user's vector on the grid (proofs/norm-clipping.md, Lemma 2)
-_COUNT_SHARE, _CAP_SHARE = 0.02, 0.03  # of epsilon: number of users, contribution bound
-# Nats for all users together that a search takes, and the most of epsilon that it may. Where a tenth of the users lies
-# beyond what is sought, hostile ones among them, it must be more exact than around the median.
-_MEDIAN_NATS, _FAR_NATS = 60.0, 270.0
-_LEAST_FAR_NATS, _FAR_DECAY = 180.0, 0.2
-_LARGEST_SHARE = 0.06
-_LEAST_NATS, _LEAST_USERS = 200.0, 50  # of all users, for a release to be expected
+# Of epsilon: number of users, contribution bound. A number of users that is off by more than searches forgive is less
+# likely than a wild radius.
+_COUNT_SHARE, _CAP_SHARE = 0.04, 0.03
+_LARGEST_SHARE = 0.06  # of epsilon, the most for a search
+_DECAY = 0.2  # nats per distance by which longer ones weigh less, where users outweigh that over the whole grid
+_WILD = 8  # times the largest distance of honest users
+# The chance of a wild radius, hostile users included: less than 1e-6 for all rounds and whatever number of users is measured.
+_RARE = 3e-7 / MOST_ROUNDS
+_RARE_REACH = 1e-3  # a reach is limited by the radius, so one that is far too long only adds noise
+_PRECISE_NATS = 270.0  # for a reach, which decides what the step along the direction cuts off
+_LEAST_USERS = 50
+_SURE = 3.0  # deviations by which the weight of a first round should be above what is refused
+_LEFT = 0.45  # of the weights of users, after clipping to a short threshold
 _ROUND_SHARE = 0.2  # of the noise budget that is left, for a sum that may only move the center
 _LEAST_ALONG, _MOST_ALONG = 0.01, 0.2  # of the noise budget, for the step along the direction
+_LEAST_WEIGHT, _MOST_WEIGHT = 0.1, 0.3  # of a user's full influence in a round, for its weight
+FEW = 4.0  # times the noise of a weight: a smaller one is too small to divide by
+DISTANCES = 361
+"""How many distances the public grid has."""
+
 _WEIGHT_ALONG = 0.5  # of a user's full influence in that step, for its weight
 # Where noise would be this part of a threshold or more, all users are clipped: noise falls with the threshold, what
 # clipping takes off shows in the released weights. With less noise the tail of honest users matters more.
 _NOISY = 0.006
 _MEDIAN, _SHORT = 50, 0.5  # per cent of users, part of their distance
-_COARSE_PER_CENT = 75
 _BEYOND = 260.0  # per cent of users for each hostile share of one that may lie beyond a distance: honest ones as well
 
 
@@ -47,8 +57,8 @@ _BEYOND = 260.0  # per cent of users for each hostile share of one that may lie 
 class Quantile:
     """How many of the users, in per cent, should lie within a distance, and what the search for it costs.
 
-    `decay` is in nats per distance of the grid, by which longer ones weigh less: beyond a few per cent of hostile users
-    all distances up to theirs hold as many of the others.
+    `decay` is in nats per distance of the grid, by which longer ones weigh less: beyond honest users all distances up
+    to those of hostile ones cost the same.
     """
 
     per_cent: int
@@ -87,10 +97,19 @@ class VectorPlan:
     def with_users(self, users: float) -> VectorPlan:
         return replace(self, users=max(users, 1.0))
 
-    @property
+    @cached_property
     def least_users(self) -> int:
-        """The least number of users with which a release can be expected."""
-        return max(math.ceil(_LEAST_NATS / self.epsilon), _LEAST_USERS)
+        """The least number of users with which a release can be expected, and is never wild (proofs, Lemma 5)."""
+        least = [float(_LEAST_USERS), self._weighty_users(_MOST_WEIGHT)]
+        if self.threshold is None:
+            least.append(self._least_nats(_MEDIAN, _RARE)[0] / (_LARGEST_SHARE * self.epsilon))
+        return math.ceil(max(least))
+
+    def _weighty_users(self, weight_share: float) -> float:
+        """Users whose weights in a first round, at this share of their influence, are not lost in noise."""
+        deviation = self.changes * math.hypot(1.0, weight_share) * self._rough_multiplier
+        deviation /= math.sqrt(_ROUND_SHARE * (1 - self.part_along))
+        return (FEW + _SURE) * deviation / (_LEFT * weight_share)
 
     @property
     def changes(self) -> int:
@@ -112,23 +131,37 @@ class VectorPlan:
         """The search for the distance from a center that decides the threshold."""
         if self.threshold is not None:
             return Quantile(per_cent=_MEDIAN, epsilon=Fraction(0))
-        if self.is_noisy:
-            return self._search(_MEDIAN, _MEDIAN_NATS, decay=0.0)
-        return self._search(self._far_per_cent, _FAR_NATS, decay=_FAR_DECAY)
+        return self._search(_MEDIAN if self.is_noisy else self._far_per_cent, _RARE)
 
     @cached_property
     def reach(self) -> Quantile:
         """The search for how far users lie from the mean along the direction that was found."""
-        affordable = self._nats(_LEAST_FAR_NATS) <= _LARGEST_SHARE * self.epsilon
-        per_cent = self._far_per_cent if affordable else min(_COARSE_PER_CENT, self._far_per_cent)
-        return self._search(per_cent, _FAR_NATS, decay=_FAR_DECAY)
+        return self._search(self._far_per_cent, _RARE_REACH, precise=_PRECISE_NATS)
 
-    def _search(self, per_cent: int, nats: float, *, decay: float) -> Quantile:
-        epsilon = min(self._nats(nats), _LARGEST_SHARE * self.epsilon)
-        return Quantile(per_cent=per_cent, epsilon=Fraction(epsilon), decay=decay)
+    def _search(self, per_cent: int, rare: float, *, precise: float = 0.0) -> Quantile:
+        """Return the search for so many users, or as many of them as it can be sure of at the largest cost.
 
-    def _nats(self, nats: float) -> float:
-        return nats / max(self.users or 1.0, 1.0)
+        It gets `precise` nats, epsilon times users, where they cost no more than that.
+        """
+        users, largest = max(self.users or 1.0, 1.0), _LARGEST_SHARE * self.epsilon
+        while True:
+            nats, decay = self._least_nats(per_cent, rare)
+            if per_cent == _MEDIAN or nats <= largest * users:
+                epsilon = Fraction(min(max(nats, precise) / users, largest))
+                return Quantile(per_cent=per_cent, epsilon=epsilon, decay=decay)
+            per_cent -= 1
+
+    def _least_nats(self, per_cent: int, rare: float) -> tuple[float, float]:
+        """Return what a search costs, epsilon times users, whose wild results are so rare, and its decay (Lemma 5)."""
+        range_ = 2 * Quantile(per_cent=per_cent, epsilon=Fraction(0)).sensitivity(add_remove=self.add_remove)
+        beyond, within = 100 - per_cent - 100 * self.hostile, per_cent - 100 * self.hostile
+        uniform = math.log(DISTANCES / rare) * range_ / min(beyond, within)
+        # Without decay every distance counts alike; with it, few beyond the wild ones, but also those that are too short.
+        steps = 4 * math.log2(_WILD)
+        few = math.exp(-_DECAY * steps) / -math.expm1(-_DECAY)
+        low = math.log(1.0 / rare / -math.expm1(-_DECAY)) + _DECAY * DISTANCES
+        decaying = max(math.log(max(few, 1.0) / rare) / beyond, low / within) * range_
+        return (decaying, _DECAY) if decaying < uniform else (uniform, 0.0)
 
     @property
     def _far_per_cent(self) -> int:
@@ -141,6 +174,12 @@ class VectorPlan:
         users = max(self.users or 1.0, 1.0)
         rough = _noise_multiplier(0.9 * self.epsilon, self.delta, self._samples)
         return math.sqrt(self.dimension) * self.changes * rough > _NOISY * users
+
+    @property
+    def _rough_multiplier(self) -> float:
+        """The largest noise multiplier, whatever searches cost."""
+        left = 1.0 - _COUNT_SHARE - _CAP_SHARE - (MOST_ROUNDS + 1) * _LARGEST_SHARE
+        return _noise_multiplier(left * self.epsilon, self.delta, self._samples)
 
     @property
     def pure_epsilon(self) -> Fraction:
@@ -186,7 +225,9 @@ class VectorPlan:
     @property
     def weight_share(self) -> float:
         """Of a user's full influence on a round, for its weight: its noise should not matter beside the vector's."""
-        return min(max(3.0 / math.sqrt(self.dimension), 0.1), 0.3)
+        share = max(3.0 / math.sqrt(self.dimension), _LEAST_WEIGHT)
+        needed = self._weighty_users(1.0) / math.sqrt(2.0) / max(self.users or 1.0, 1.0)
+        return min(max(share, needed), _MOST_WEIGHT)
 
     @property
     def weight_share_along(self) -> float:

@@ -175,7 +175,8 @@ class ChooseReach:
 
     def distribution(self, users: VectorUsers, found: VectorEstimate) -> OutputDistribution:
         within, total = users.count_within(self.setting.view(found, along=True))
-        return search_distance(within, total, found.plan.reach, found.plan, self.what)
+        short = within[: max(int(np.searchsorted(RADII, found.farthest, side="right")), 1)]
+        return search_distance(short, total, found.plan.reach, found.plan, self.what)
 
     def update(self, found: VectorEstimate, sample: int) -> VectorEstimate:
         return replace(found, reach=float(RADII[sample]), rho=found.rho + self.cost(found) ** 2 / 8)

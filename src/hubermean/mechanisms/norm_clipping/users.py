@@ -17,12 +17,12 @@ from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.data.rows import Precision, Rows
 from hubermean.data.user_table import PrivateTable, UserTable
 from hubermean.mechanisms.contributions import user_weights
-from hubermean.mechanisms.norm_clipping.plan import UNIT
+from hubermean.mechanisms.norm_clipping.plan import DISTANCES, UNIT
 from hubermean.types.request import Request
 
 SinglePrecision = NDArray[np.float32]
 
-RADII: FloatArray = np.exp2(np.arange(-120, 241) / 4.0)
+RADII: FloatArray = np.exp2((np.arange(DISTANCES) - 120) / 4.0)
 """The public grid of distances: a quarter of an octave apart, from 2^-30 to 2^60."""
 
 
