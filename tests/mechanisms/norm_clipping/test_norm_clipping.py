@@ -303,3 +303,44 @@ def test_answers_that_are_kept_are_those_of_the_same_query() -> None:
                 assert kept.sum_clipped(view, threshold, share) == SumClipped(view, threshold, share)(table)
         else:
             assert kept.sum_along(view, 1.0, 0.5) == SumAlong(view, 1.0, 0.5)(table)
+
+
+def most_likely(prepared: PreparedNormClipping, table: UserTable) -> Any:
+    """The outcome without noise, and with what each search prefers."""
+
+    def follow(distribution: Any) -> Any:
+        first = distribution.first if isinstance(distribution, Staged) else distribution
+        sample = list(first.position) if isinstance(first, NoisySum) else int(np.argmin(first.costs))
+        return (sample, follow(distribution.then(sample))) if isinstance(distribution, Staged) else sample
+
+    return prepared.outcome(follow(prepared.distribution(table)))
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-user"])
+@pytest.mark.parametrize(
+    ("law", "threshold"),
+    [("far in one direction", 5.0), ("of all lengths", 5.0), ("around zero", None), ("around one", None)],
+)
+def test_a_user_moves_the_value_by_no_more_than_is_stated(law: str, threshold: float | None, neighbors: str) -> None:
+    """Also where all users lie beyond the threshold: then one of them changes the weight as much as the sum."""
+    rng = np.random.default_rng(11)
+    users = rng.normal(1.0 if law == "around one" else 0.0, 1.0, (600, 100))
+    if threshold is not None:
+        lengths = 10.0 * (rng.exponential(1.0, 600) if law == "of all lengths" else np.ones(600))
+        users = 0.02 * users + np.eye(1, 100)[0] * lengths[:, np.newaxis]
+    table = UserTable.from_means(users)
+    known = NormClipping(threshold=threshold, n_users=600 if neighbors == "add-remove" else None)
+    prepared = prepared_for(table, known, neighbors=neighbors)
+    before = most_likely(prepared, table)
+    value, bound = np.array(before.values), before.parameters["threshold"]
+    direction, largest = value / np.linalg.norm(value), 0.0
+    for length in (-1e4, -3 * bound, -bound, -0.5 * bound, 0.0, 0.5 * bound, bound, 1e4):
+        one = length * direction
+        other = np.vstack([users, one]) if neighbors == "add-remove" else np.vstack([users[1:], one])
+        after = most_likely(prepared, UserTable.from_means(other))
+        if after.parameters["threshold"] == bound:
+            largest = max(largest, float(np.linalg.norm(np.array(after.values) - value)))
+    stated = before.parameters["largest_shift_by_a_user"]
+    assert 0.0 < largest <= stated
+    if law.startswith("around"):
+        assert stated <= 10 * largest

@@ -51,6 +51,7 @@ class VectorEstimate:
         variance: of the noise in `mean`, all columns together.
         finished: whether no round follows.
         weight: the sum of weights that clipping left, in the last round.
+        shift: how far one user can move `mean`, where centers and thresholds are given.
         reach: the bound along the direction, once it is found.
         measured: the number of users that was measured; None where it is public.
         step, length_variance, total_weight: what the step along the direction found, and the noise in it.
@@ -68,6 +69,7 @@ class VectorEstimate:
     variance: float = math.inf
     finished: bool = False
     weight: float = 0.0
+    shift: float = 0.0
     reach: float | None = None
     measured: int | None = None
     step: float = 0.0
@@ -100,15 +102,19 @@ class VectorEstimate:
             raise TooFewUsersError
         shift = noisy[:-1].astype(np.float64) * (grid / weight)
         variance = len(shift) * (deviation * grid / weight) ** 2
-        mean, combined = _combine(self.mean, self.variance, self.center + shift, variance)
+        share = _share_of_second(self.variance, variance)
+        new = self.center + shift
+        mean = new if self.rounds == 0 else self.mean + share * (new - self.mean)
+        moved_by_a_user = self._shift_of_a_ratio(self.threshold, math.sqrt(_square(shift)), weight)
         left = self.left - part
         found = replace(
             self,
             left=left,
             rounds=self.rounds + 1,
             mean=mean,
-            variance=combined,
+            variance=share * variance,
             weight=weight,
+            shift=(1.0 - share) * self.shift + share * moved_by_a_user,
             rho=self.rho + part / (2 * Fraction(plan.noise_multiplier) ** 2),
             finished=left == 0,
         )
@@ -118,6 +124,10 @@ class VectorEstimate:
         if plan.threshold is None and found._is_worth_moving(moved):
             return replace(found, center=_single(found.shrunk), radius=None)
         return replace(found, finished=True)
+
+    def _shift_of_a_ratio(self, bound: float, length: float, weight: float) -> float:
+        """How far one user can move a clipped sum over a sum of weights: both change (proofs/norm-clipping.md)."""
+        return (self.plan.changes * bound + self.cap * length) / max(weight - self.cap, 1.0)
 
     def _is_worth_moving(self, moved: float) -> bool:
         """Whether users would lie closer to the new center: `moved` is the square of the distance to it."""
@@ -169,6 +179,15 @@ class VectorEstimate:
         return self.shrunk + self.step * self.direction.astype(np.float64)
 
     @property
+    def largest_shift(self) -> float:
+        """How far one user can move the value, where centers, thresholds and the direction are given."""
+        square = _square(self.mean)
+        # A mean that is shortened for its noise is shortened less as it grows.
+        growth = 1.0 + min(self.variance / square, 1.0) if square > 0.0 else 2.0
+        along = self._shift_of_a_ratio(self.reach or 0.0, abs(self.step), self.total_weight)
+        return growth * self.shift + along
+
+    @property
     def noise_stddev(self) -> float:
         """How far a column is off for noise, in the root mean square over columns, rather too large than too small.
 
@@ -184,14 +203,9 @@ def _square(vector: FloatArray) -> float:
     return float(np.vecdot(vector, vector))
 
 
-def _combine(
-    first: FloatArray, first_variance: float, second: FloatArray, second_variance: float
-) -> tuple[FloatArray, float]:
-    """Return the mean of two estimates, weighted by the inverse of their variances, and its variance."""
-    if first_variance == math.inf:
-        return second, second_variance
-    share = first_variance / (first_variance + second_variance)
-    return first + share * (second - first), share * second_variance
+def _share_of_second(first_variance: float, second_variance: float) -> float:
+    """Return the share of the second of two estimates, weighted by the inverse of their variances."""
+    return 1.0 if first_variance == math.inf else first_variance / (first_variance + second_variance)
 
 
 def _single(point: FloatArray) -> FloatArray:

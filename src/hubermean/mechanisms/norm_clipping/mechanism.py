@@ -286,7 +286,7 @@ class PreparedNormClipping(Prepared):
             "noise_stddev": stddevs[0] if len(set(stddevs)) == 1 else stddevs,
             "share_of_weight_after_clipping": min(max(found.weight / found.total_weight, 0.0), 1.0),
             "hostile": plan.hostile,
-            "largest_shift_by_a_user": plan.changes * found.threshold / max(found.weight, 1.0),
+            "largest_shift_by_a_user": found.largest_shift,
         }
         if self.request.per == "record":
             parameters["max_records"] = found.cap
