@@ -37,14 +37,14 @@ Precision = type[np.float32] | type[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Rows:
-    """The rows of an array, taken from a center and in units of their columns. Private: its repr shows nothing.
+    """The rows of an array, in units of their columns and taken from a center. Private: its repr shows nothing.
 
     Attributes:
         array: (n, d), real numbers of any type. Read in blocks, never copied.
         precision: the type in which rows are computed. Public: the type of the array may follow from its content.
         usable: (n,), whether a row counts. Rows that do not may hold anything.
-        center: (d,), public or released, in the precision of the rows; None for zero.
-        scales: (d,), public factors that the differences are multiplied by; None for one.
+        scales: (d,), public factors that the columns are multiplied by; None for one.
+        center: (d,), public or released, in these units and the precision of the rows; None for zero.
         squares: `squared_row_norms` of the array, if they are known.
     """
 
@@ -149,14 +149,14 @@ class Rows:
     def _shifted(
         self, rows: slice, columns: slice, buffer: NDArray[Any], factors: NDArray[Any] | None = None
     ) -> NDArray[Any]:
-        """Return some elements, taken from the center, in their units and times the factors, in the buffer."""
+        """Return some elements, in their units, taken from the center and times the factors, in the buffer."""
         stored = self.array[rows, columns]
         target: NDArray[Any] = buffer[: stored.shape[0], : stored.shape[1]]
         steps: list[tuple[Any, NDArray[Any]]] = []
-        if self.center is not None:
-            steps.append((np.subtract, self.center[columns]))
         if self.scales is not None:
             steps.append((np.multiply, self.scales[columns]))
+        if self.center is not None:
+            steps.append((np.subtract, self.center[columns]))
         if factors is not None:
             steps.append((np.multiply, factors))
         if not steps or stored.dtype != target.dtype:

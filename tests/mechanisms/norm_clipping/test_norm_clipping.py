@@ -168,18 +168,20 @@ def test_the_costs_of_all_steps_add_up(epsilon: float, users: float | None) -> N
 def test_a_refusal_gives_back_what_did_not_run(tmp_path: Any) -> None:
     zeros, few = np.zeros((500, 40)), np.ones((10, 40))
     with pytest.raises(hm.NotReleased, match="most users have the same vector") as caught:
-        hm.mean_of_user_means(zeros, **BUDGET)
+        hm.mean_of_user_means(zeros, **BUDGET, mechanism="norm-clipping")
     assert caught.value.delta == 0.0
     assert 0.1 < caught.value.epsilon < 1.0
     with pytest.raises(hm.NotReleased, match="too few users") as caught:
-        hm.mean_of_user_means(few, **BUDGET)
+        hm.mean_of_user_means(few, **BUDGET, mechanism="norm-clipping")
     assert caught.value.epsilon == pytest.approx(0.32, rel=1e-4)
     with pytest.raises(hm.InputError, match="needs about [0-9]+ users here, but there are 10"):
-        hm.mean_of_user_means(few, neighbors="replace-user", **BUDGET)
+        hm.mean_of_user_means(few, neighbors="replace-user", mechanism="norm-clipping", **BUDGET)
     with hm.Ledger(tmp_path / "l.sqlite") as ledger:
         ledger.init("d", epsilon=10, delta=1e-5, composition="concentrated")
         with pytest.raises(hm.NotReleased):
-            hm.mean_of_user_means(few, **BUDGET, ledger=ledger, dataset="d", question="q")
+            hm.mean_of_user_means(
+                few, **BUDGET, mechanism="norm-clipping", ledger=ledger, dataset="d", question="q"
+            )
         assert 0.0 < float(ledger.dataset("d").spent.loss) <= 0.32**2 / 2 * 1.001
 
 
@@ -189,17 +191,52 @@ def test_a_refusal_gives_back_what_did_not_run(tmp_path: Any) -> None:
 def test_wide_data_need_nothing_but_a_budget() -> None:
     rng = np.random.default_rng(5)
     users = rng.normal(1.0, 1.0, (400, WIDE + 1))
-    release = hm.mean_of_user_means(users, **BUDGET)
+    budget = {**BUDGET, "epsilon": 4.0}
+    wide = np.tile(users, 8)
+    release = hm.mean_of_user_means(wide, **budget)
     assert isinstance(release, hm.Release)
     assert release.mechanism == "norm-clipping"
-    assert hm.mean_of_user_means(users[:, :4], **BUDGET).mechanism == "adaptive"
-    dry = hm.mean_of_user_means(users, **BUDGET, dry_run=True)
+    assert hm.mean_of_user_means(users[:, :4], **budget).mechanism == "adaptive"
+    dry = hm.mean_of_user_means(wide, **budget, dry_run=True)
     assert dry.mechanism == "norm-clipping"
     assert dry.steps == ("number of users", "threshold", "the mean", "length of the mean")
     with pytest.raises(
         hm.InputError, match=r"delta > 0, for example 1e-6, 33 columns are released as one vector"
     ):
         hm.mean_of_user_means(users, epsilon=0.1, neighbors="replace-user")
+    with pytest.raises(hm.InputError, match=r"with scale, 1 if all .* 33 columns are released as one vector"):
+        hm.mean_of_user_means(users[:270], epsilon=8, delta=1e-6, neighbors="replace-user")
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-user"])
+def test_columns_of_different_scale_are_released_one_by_one_where_users_suffice(neighbors: str) -> None:
+    """One noise for all columns would drown the smallest; units that are stated are noise enough for each."""
+    rng = np.random.default_rng(13)
+    units = np.exp(2.0 * rng.normal(size=WIDE + 1))
+    users = (1.0 + rng.normal(size=(20_000, WIDE + 1))) * units
+    given = {"epsilon": 1.0, "delta": 1e-6, "neighbors": neighbors}
+    release = hm.mean_of_user_means(users, **given)
+    assert release.mechanism == "adaptive"
+    assert (np.abs(np.array(release.values) - users.mean(axis=0)) / units).max() < 0.1
+    stated = hm.mean_of_user_means(users, scale=units.tolist(), **given)
+    assert stated.mechanism == "norm-clipping"
+    assert (np.abs(np.array(stated.values) - users.mean(axis=0)) / units).max() < 0.1
+    few = {"n_users": 500} if neighbors == "add-remove" else {}
+    assert hm.mean_of_user_means(users[:500], **{**given, "epsilon": 4.0}, **few).mechanism == "norm-clipping"
+
+
+def test_plans_choose_as_releases_do() -> None:
+    for users, epsilon, columns in ((20_000, 1.0, 33), (20_000, 1.0, 1000), (500, 8.0, 10_000), (5000, 1.0, 8)):
+        best = hm.plan(n_users=users, epsilon=epsilon, delta=1e-6, columns=columns, neighbors="replace-user").best
+        assert best is not None
+        dry = hm.mean_of_user_means(
+            np.zeros((users, columns), dtype=np.float32),
+            epsilon=epsilon,
+            delta=1e-6,
+            neighbors="replace-user",
+            dry_run=True,
+        )
+        assert best.mechanism == dry.mechanism
 
 
 def test_a_wide_table_of_records_is_released_per_record() -> None:
@@ -240,11 +277,23 @@ def test_defaults_come_close_to_the_best_threshold_in_hindsight(
 def test_the_center_moves_where_the_mean_is_far() -> None:
     rng = np.random.default_rng(8)
     users = rng.normal(50.0, 1.0, (2000, 100)).astype(np.float32)
-    release = hm.mean_of_user_means(users, epsilon=4, delta=1e-6)
+    release = hm.mean_of_user_means(users, epsilon=4, delta=1e-6, mechanism="norm-clipping")
     assert release.parameters["distance_of_center"] == pytest.approx(500.0, rel=0.1)
     assert float(np.linalg.norm(np.array(release.values) - users.mean(axis=0))) < 1.0
-    near = hm.mean_of_user_means(users - 50.0, epsilon=4, delta=1e-6)
+    near = hm.mean_of_user_means(users - 50.0, epsilon=4, delta=1e-6, mechanism="norm-clipping")
     assert near.parameters["distance_of_center"] == 0.0
+
+
+@pytest.mark.parametrize("per", ["user", "record"])
+def test_units_of_columns_make_no_difference_to_what_is_found(per: str) -> None:
+    """Also where the center moves, which is in the units of the columns as well."""
+    rng = np.random.default_rng(14)
+    users, units = rng.normal(3.0, 1.0, (2000, 50)), np.exp2(rng.integers(-8, 8, 50))
+    counts = np.full(2000, 3) if per == "record" else None
+    given = {"epsilon": 4, "delta": 1e-6, "mechanism": "norm-clipping"}
+    release = hm.mean_of_user_means(users * units, counts, scale=units.tolist(), **given)
+    assert release.parameters["distance_of_center"] == pytest.approx(3.0 * math.sqrt(50), rel=0.1)
+    assert np.abs(np.array(release.values) / units - users.mean(axis=0)).max() < 0.1
 
 
 def test_values_of_no_size_do_no_harm() -> None:

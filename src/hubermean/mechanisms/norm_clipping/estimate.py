@@ -131,7 +131,9 @@ class VectorEstimate:
 
     def _is_worth_moving(self, moved: float) -> bool:
         """Whether users would lie closer to the new center: `moved` is the square of the distance to it."""
-        square = (self.radius or 0.0) ** 2
+        # A radius is for the weight of a user times its distance, so with many records each it is far longer.
+        of_a_user = self.weight / (self.plan.users or 1.0) / self.plan.threshold_for(1.0)
+        square = ((self.radius or 0.0) / min(max(of_a_user, 1.0), self.cap)) ** 2
         spread = max(square - moved, 0.05 * square)
         missed = min(self.variance, _square(self.mean))
         return spread + missed < _WORTH_MOVING**2 * square

@@ -31,7 +31,7 @@ class View:
     """How users are looked at; public or released.
 
     Attributes:
-        center: the point that distances are measured from; None for zero.
+        center: the point that distances are measured from, in units of the scales; None for zero.
         scales: factors of the columns; None for one.
         request, cap: decide the weight of a user.
         direction: None for distances, else the direction along which users are measured.
