@@ -9,8 +9,8 @@ radius, are given, and also where a scale, a share of hostile users or an open b
 Else every mechanism of the registry whose needs are given predicts its noise from the request and from what the
 neighbor relation makes public; the least total variance over the columns wins. For a mean over records without
 `max_records`, none of them can serve where numbers of records are private: then it is `adaptive` again. For many
-columns and delta > 0 `norm-clipping` takes the place of `adaptive`. Neighboring data sets have the same request and the
-same public facts, hence the same choice.
+columns and delta > 0 `norm-clipping` takes the place of `adaptive`: where there are few users per column, or units of
+columns are given. Neighboring data sets have the same request and the same public facts, hence the same choice.
 
 Where `propose-test-release` has to measure the total weight, the choice between it and `inverse-sensitivity` is made
 again from the measured weight, so that a wrong guess costs no refusal. Why `propose-test-release` column by column is
@@ -94,8 +94,12 @@ class MechanismEntry:
 
 
 WIDE = 32
-"""With more columns than this, and delta > 0, `auto` releases vectors as a whole: a search per column would leave too
-little for the mean. The number of columns is public."""
+"""With more columns than this, and delta > 0, `auto` may release vectors as a whole. The number is public."""
+
+MANY_PER_COLUMN = 64
+"""From so many users times epsilon per column on, `adaptive` can search in each column by itself. Its noise is then two
+to four times that of `norm-clipping` where all columns have one scale, but small in each column where they have not:
+one noise for all drowns the columns of small scale."""
 
 # `auto` and plans prefer earlier entries where predictions are about equal: `inverse-sensitivity` assumes nothing of
 # the data, `propose-test-release` offers an interval. Colors of Okabe and Ito, which most color-blind people can tell
@@ -104,7 +108,7 @@ _ENTRIES = (
     MechanismEntry(
         name="auto",
         make=lambda parameters: Auto.from_parameters(parameters),
-        summary="Adaptive, or norm-clipping for wide data; where others have what they need, that of least predicted noise.",
+        summary="Adaptive, or norm-clipping for wide data; with what others need, that of least predicted noise.",
         takes=("bounds", "max_records", "threshold", "scale", "radius", "hostile", "n_users"),
         in_auto=False,
         in_plan=False,
@@ -263,6 +267,16 @@ def find_candidates(given: Collection[str]) -> list[MechanismEntry]:
     ]
 
 
+def takes_vectors(
+    given: Collection[str], *, columns: int, epsilon: float, delta: float, users: float
+) -> bool:
+    """Return whether `auto` releases vectors as a whole where these parameters are given, and others have no say."""
+    if columns <= WIDE or delta == 0.0 or not set(given).issubset(REGISTRY[NormClipping.name].takes):
+        return False
+    # A scale makes columns equal; a threshold is a length of vectors here.
+    return not {"scale", "threshold"}.isdisjoint(given) or users * epsilon < MANY_PER_COLUMN * columns
+
+
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """The best of several mechanisms, by predicted noise.
@@ -270,7 +284,7 @@ class Auto:
     Args:
         candidates: the mechanisms to compare.
         adaptive: takes over where no candidate has what it needs.
-        vectors: public parameters of `norm-clipping`, which takes over from `adaptive` for more columns than `WIDE`.
+        vectors: public parameters of `norm-clipping`, which takes over from `adaptive` where `takes_vectors` says so.
         n_users: the caller's public estimate of the number of users, under `add-remove`.
 
     Formal guarantees:
@@ -312,10 +326,6 @@ class Auto:
     def select_able(self, request: Request) -> Sequence[Mechanism]:
         """Return the candidates that can serve the request; `adaptive` where only a contribution bound is missing."""
         check_user_estimate(self.n_users, request)
-        if self.vectors is not None and len(request.columns) > WIDE and request.delta > 0.0:
-            vectors = NormClipping.from_parameters(self.vectors)
-            vectors.check(request)
-            return (vectors,)
         refusals = []
         able = []
         for candidate in self.candidates:
@@ -338,15 +348,35 @@ class Auto:
 
     def check(self, request: Request) -> None:
         """Refuse what no candidate can do."""
+        if self.vectors is not None and self._takes_vectors(request, users=0.0):
+            NormClipping.from_parameters(self.vectors).check(request)
         self.select_able(request)
 
+    def _takes_vectors(self, request: Request, *, users: float, delta: float | None = None) -> bool:
+        return self.vectors is not None and takes_vectors(
+            self.vectors.to_dict(),
+            columns=len(request.columns),
+            epsilon=request.epsilon,
+            delta=request.delta if delta is None else delta,
+            users=users,
+        )
+
+    def _users(self, facts: PublicFacts) -> float:
+        """Return the number of users that choices assume: public, or the caller's estimate, or a public constant."""
+        if facts.n_users is not None:
+            return facts.n_users
+        return (self.n_users if self.vectors is None else self.vectors.n_users) or facts.planned_users
+
     def prepare(self, request: Request, facts: PublicFacts) -> PreparedAuto:
+        if self.vectors is not None and self._takes_vectors(request, users=self._users(facts)):
+            vectors = NormClipping.from_parameters(self.vectors)
+            return PreparedAuto(mechanism=vectors.name, inner=vectors.prepare(request, facts))
         candidates = self.select_able(request)
         if self.n_users is not None:
             facts = replace(facts, planned_users=self.n_users)
         if len(candidates) == 1:  # nothing to compare
             (only,) = candidates
-            with self._advise_delta(request):
+            with self._advise_vectors(request, users=self._users(facts)):
                 return PreparedAuto(mechanism=only.name, inner=only.prepare(request, facts))
         options = [Option.of(candidate, request, facts) for candidate in candidates]
         best = best_option(options, delta=request.delta)
@@ -358,16 +388,22 @@ class Auto:
         return PreparedAuto(mechanism=best.mechanism.name, inner=inner)
 
     @contextlib.contextmanager
-    def _advise_delta(self, request: Request) -> Iterator[None]:
-        """Say that wide data take delta > 0, where they are refused without."""
+    def _advise_vectors(self, request: Request, *, users: float) -> Iterator[None]:
+        """Say what lets wide data be released as vectors, where `adaptive` refuses them."""
         try:
             yield
         except InputError as refusal:
-            if self.vectors is None or len(request.columns) <= WIDE or request.delta > 0.0:
+            if self.vectors is None or len(request.columns) <= WIDE:
+                raise
+            if request.delta > 0.0:
+                advice = f"with {parameter('scale')}, 1 if all columns have one unit,"
+            elif self._takes_vectors(request, users=users, delta=1e-6):
+                advice = f"with {parameter('delta')} > 0, for example 1e-6,"
+            else:
                 raise
             raise InputError(
-                f"{refusal.message}; with {parameter('delta')} > 0, for example 1e-6, {len(request.columns):,} "
-                "columns are released as one vector, which takes far fewer users"
+                f"{refusal.message}; {advice} {len(request.columns):,} columns are released as one vector, which "
+                "takes far fewer users"
             ) from None
 
 

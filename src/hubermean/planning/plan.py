@@ -17,7 +17,15 @@ from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.adaptive.mechanism import Adaptive
 from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.contributions import check_max_records
-from hubermean.mechanisms.registry import REGISTRY, MechanismEntry, Option, best_option, find_candidates
+from hubermean.mechanisms.norm_clipping.mechanism import NormClipping
+from hubermean.mechanisms.registry import (
+    REGISTRY,
+    MechanismEntry,
+    Option,
+    best_option,
+    find_candidates,
+    takes_vectors,
+)
 from hubermean.planning.words import (
     format_call,
     format_title,
@@ -114,7 +122,12 @@ class Setting:
     def candidates(self) -> set[str]:
         """Return the names of the mechanisms that `auto` chooses from, with the parameters that are given."""
         given = {name for name in ("bounds", "threshold", "radius") if getattr(self, name) is not None}
-        return {entry.name for entry in find_candidates(given)} or {Adaptive.name}
+        compared = {entry.name for entry in find_candidates(given)}
+        if not compared and takes_vectors(
+            given, columns=self.columns, epsilon=self.epsilon, delta=self.delta, users=self.n_users
+        ):
+            compared = {NormClipping.name}
+        return compared or {Adaptive.name}
 
     def predict(self) -> list[tuple[PlanRow, Option | None]]:
         """Return a row per mechanism of the registry; with its option, where `auto` would choose from it."""
@@ -140,7 +153,8 @@ class Setting:
             }
             if not entry.needs and entry.name in candidates:  # it takes what is given, and finds the rest
                 threshold = self.threshold
-                needed = {"threshold": threshold, "radius": self.radius}
+                taken = {"threshold": threshold, "radius": self.radius}
+                needed = {name: value for name, value in taken.items() if name in entry.takes}
             row = PlanRow(mechanism=entry.name, layout=entry.layout, threshold=threshold)
             try:
                 mechanism = entry.make(PublicParameters(max_records=cap, **needed))
@@ -171,8 +185,8 @@ class Plan:
         setting: the public parameters.
         rows: one per mechanism: `best` first, then the others by predicted error, those that cannot serve last.
         best: the row that `mechanism="auto"` would choose with the same public parameters; None where no mechanism can
-            serve. That is `adaptive` unless bounds, or a threshold and a radius, are given. Rows of mechanisms that
-            need what was not given are for comparison.
+            serve. That is `adaptive`, or `norm-clipping` for many columns and few users, unless bounds, or a threshold
+            and a radius, are given. Rows of mechanisms that need what was not given are for comparison.
     """
 
     setting: Setting
