@@ -1,6 +1,6 @@
 """Errors of `hubermean.mean_of_user_means` with defaults only, over those of the best threshold in hindsight.
 
-    python -m vectors [--quick] [--markdown docs/evidence/vectors.md]
+    python -m vectors [--quick] [--releases 4] [--means 0.03 0.3 3] [--markdown docs/evidence/vectors.md]
 
 Every cell draws users once, finds the best threshold against the true mean, and makes releases with nothing but a
 budget. A ratio is the root mean square error of the releases over the error in hindsight. One process.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ QUICK = (Setting(users=500, columns=2_000, epsilon=8.0),)
 MEANS = (0.03, 0.3, 3.0)
 
 
-def measure(setting: Setting, *, releases: int, means: tuple[float, ...]) -> Iterator[Cell]:
+def measure(setting: Setting, *, releases: int, means: Sequence[float]) -> Iterator[Cell]:
     for number, (law, attack, mean) in enumerate(
         (law, attack, mean) for law in LAWS for attack in ATTACKS for mean in means
     ):
@@ -130,17 +130,20 @@ def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--quick", action="store_true", help="one small setting, two releases per cell")
     given.add_argument("--releases", type=int, default=4)
+    given.add_argument("--means", type=float, nargs="+", default=MEANS, help="lengths of the mean per column")
     given.add_argument("--markdown", type=Path, help="page whose measured part is written anew")
     options = given.parse_args()
     settings = QUICK if options.quick else SETTINGS
     releases = 2 if options.quick else options.releases
-    found = {setting: list(measure(setting, releases=releases, means=MEANS)) for setting in settings}
+    found = {setting: list(measure(setting, releases=releases, means=options.means)) for setting in settings}
     tables = [summarize(found), *(tabulate(setting, cells) for setting, cells in found.items())]
     for table in tables:
         print(table.text(), end="\n\n")
     if options.markdown is not None:
         before, rest = options.markdown.read_text().split(BEGIN)
-        measured = "\n\n".join(table.markdown() for table in tables)
+        lengths = ", ".join(f"{mean:g}" for mean in options.means)
+        effort = f"Measured with {releases} releases per cell, at means of {lengths} per column."
+        measured = "\n\n".join([effort, *(table.markdown() for table in tables)])
         options.markdown.write_text(f"{before}{BEGIN}\n\n{measured}\n\n{END}{rest.split(END)[1]}")
 
 

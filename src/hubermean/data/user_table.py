@@ -213,7 +213,11 @@ class UserTable:
         else:
             sums = tuple(one.part(rows) for one in self.sums)
         return UserTable(
-            columns=self.columns, sums=sums, counts=counts, records=self.records[rows], in_single=self.in_single
+            columns=self.columns,
+            sums=sums,
+            counts=counts,
+            records=self.records[rows],
+            in_single=self.in_single,
         )
 
     def collect(self) -> UserTable:

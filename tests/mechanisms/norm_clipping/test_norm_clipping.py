@@ -174,7 +174,7 @@ def test_a_refusal_gives_back_what_did_not_run(tmp_path: Any) -> None:
     with pytest.raises(hm.NotReleased, match="too few users") as caught:
         hm.mean_of_user_means(few, **BUDGET, mechanism="norm-clipping")
     assert caught.value.epsilon == pytest.approx(0.32, rel=1e-4)
-    with pytest.raises(hm.InputError, match="needs about [0-9]+ users here, but there are 10"):
+    with pytest.raises(hm.InputError, match=r"needs about [0-9]+ users here, but there are 10"):
         hm.mean_of_user_means(few, neighbors="replace-user", mechanism="norm-clipping", **BUDGET)
     with hm.Ledger(tmp_path / "l.sqlite") as ledger:
         ledger.init("d", epsilon=10, delta=1e-5, composition="concentrated")
@@ -226,8 +226,15 @@ def test_columns_of_different_scale_are_released_one_by_one_where_users_suffice(
 
 
 def test_plans_choose_as_releases_do() -> None:
-    for users, epsilon, columns in ((20_000, 1.0, 33), (20_000, 1.0, 1000), (500, 8.0, 10_000), (5000, 1.0, 8)):
-        best = hm.plan(n_users=users, epsilon=epsilon, delta=1e-6, columns=columns, neighbors="replace-user").best
+    for users, epsilon, columns in (
+        (20_000, 1.0, 33),
+        (20_000, 1.0, 1000),
+        (500, 8.0, 10_000),
+        (5000, 1.0, 8),
+    ):
+        best = hm.plan(
+            n_users=users, epsilon=epsilon, delta=1e-6, columns=columns, neighbors="replace-user"
+        ).best
         assert best is not None
         dry = hm.mean_of_user_means(
             np.zeros((users, columns), dtype=np.float32),
@@ -370,7 +377,9 @@ def most_likely(prepared: PreparedNormClipping, table: UserTable) -> Any:
     ("law", "threshold"),
     [("far in one direction", 5.0), ("of all lengths", 5.0), ("around zero", None), ("around one", None)],
 )
-def test_a_user_moves_the_value_by_no_more_than_is_stated(law: str, threshold: float | None, neighbors: str) -> None:
+def test_a_user_moves_the_value_by_no_more_than_is_stated(
+    law: str, threshold: float | None, neighbors: str
+) -> None:
     """Also where all users lie beyond the threshold: then one of them changes the weight as much as the sum."""
     rng = np.random.default_rng(11)
     users = rng.normal(1.0 if law == "around one" else 0.0, 1.0, (600, 100))

@@ -1,4 +1,4 @@
-"""The data of one user do not decide in which precision the rows of others are computed, whatever container holds them."""
+"""The data of one user do not decide in which precision the rows of others are computed, in any container."""
 
 from __future__ import annotations
 

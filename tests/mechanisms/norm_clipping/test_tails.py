@@ -1,4 +1,4 @@
-"""How likely a search of `norm-clipping` misses by far: exactly, from the probabilities of its exponential mechanism."""
+"""How likely a search of `norm-clipping` misses by far: exactly, from the probabilities of its choices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def chance_of_a_wild_radius(
     search = search_distance(within, len(everybody), quantile, plan, "radius")
     weights = -float(search.rate) * np.array(search.costs, dtype=float)
     weights = np.exp(weights - weights.max())
-    wild = (RADII >= WILD * honest.max()) | (RADII <= honest.min() / WILD)
+    longest, shortest = WILD * honest.max(), honest.min() / WILD
+    wild = (longest <= RADII) | (shortest >= RADII)
     return float(weights[wild].sum() / weights.sum())
 
 
@@ -113,7 +114,9 @@ def test_a_reach_is_limited_by_what_was_found(threshold: float | None) -> None:
     prepared = NormClipping(threshold=threshold, hostile=0.0).prepare(
         request, PublicFacts.of(table, request.neighbors)
     )
-    found = replace(prepared.start, mean=np.ones(40), variance=1.0, finished=True, left=Fraction(0), weight=300.0)
+    found = replace(
+        prepared.start, mean=np.ones(40), variance=1.0, finished=True, left=Fraction(0), weight=300.0
+    )
     found = replace(found, radius=6.0 if threshold is None else None)
     search = next_step(prepared.setting, found).distribution(VectorUsers(table), found)
     longest = float(RADII[len(search.costs) - 1])

@@ -29,9 +29,12 @@ _ROUNDED = 1.0 + 2.0**-9  # of a user's vector on the grid (proofs/norm-clipping
 # likely than a wild radius.
 _COUNT_SHARE, _CAP_SHARE = 0.04, 0.03
 _LARGEST_SHARE = 0.06  # of epsilon, the most for a search
-_DECAY = 0.2  # nats per distance by which longer ones weigh less, where users outweigh that over the whole grid
+_DECAY = (
+    0.2  # nats per distance by which longer ones weigh less, where users outweigh that over the whole grid
+)
 _WILD = 8  # times the largest distance of honest users
-# The chance of a wild radius, hostile users included: less than 1e-6 for all rounds and whatever number of users is measured.
+# The chance of a wild radius, hostile users included: less than 1e-6 for all rounds, whatever number of users is
+# measured.
 _RARE = 3e-7 / MOST_ROUNDS
 _RARE_REACH = 1e-3  # a reach is limited by the radius, so one that is far too long only adds noise
 _PRECISE_NATS = 270.0  # for a reach, which decides what the step along the direction cuts off
@@ -156,7 +159,7 @@ class VectorPlan:
         range_ = 2 * Quantile(per_cent=per_cent, epsilon=Fraction(0)).sensitivity(add_remove=self.add_remove)
         beyond, within = 100 - per_cent - 100 * self.hostile, per_cent - 100 * self.hostile
         uniform = math.log(DISTANCES / rare) * range_ / min(beyond, within)
-        # Without decay every distance counts alike; with it, few beyond the wild ones, but also those that are too short.
+        # Without decay every distance counts alike. With it long ones hardly do, but short ones gain.
         steps = 4 * math.log2(_WILD)
         few = math.exp(-_DECAY * steps) / -math.expm1(-_DECAY)
         low = math.log(1.0 / rare / -math.expm1(-_DECAY)) + _DECAY * DISTANCES
