@@ -59,6 +59,8 @@ svg svg.plot { overflow: visible; }
 .chart .missing { fill: var(--muted); font-style: italic; }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .base { stroke: var(--muted); stroke-width: 1; }
+.step { stroke: var(--accent); stroke-width: 2; stroke-linecap: round; }
+.history { margin-top: .4rem; }
 .zero { stroke: var(--muted); stroke-width: 1; stroke-dasharray: 3 3; }
 .band { fill: var(--band); }
 .wide { stroke: var(--wide); stroke-width: 2; }
