@@ -154,11 +154,11 @@ def describe_query(data: SqlQuery) -> dict[str, dict[str, str | None]]:
     with _connect_to_describe(url, shown) as describing:
         found = _describe(describing, data.query)
     roles = {"key": (False, False), "value": (True, False), "period": (False, True)}
-    return {
-        name: {"name": column.name}
-        | {role: _name_transfer(name, column, *flags) for role, flags in roles.items()}
-        for name, column in found.items()
-    }
+    described: dict[str, dict[str, str | None]] = {}
+    for name, column in found.items():
+        described[name] = {role: _name_transfer(name, column, *flags) for role, flags in roles.items()}
+        described[name]["name"] = column.name
+    return described
 
 
 def _name_transfer(name: str, column: ServerColumn, is_value: bool, is_period: bool) -> str | None:

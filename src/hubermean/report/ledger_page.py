@@ -170,7 +170,7 @@ def _refusals(lines: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
 
 
 def _row(line: Mapping[str, Any], *more: str) -> str:
-    words = (str(line["entry"]), _format_time(line["at"]), line["by_whom"], line["what"])
-    words += tuple(line[name] for name in more)
+    words = [str(line["entry"]), _format_time(line["at"]), line["by_whom"], line["what"]]
+    words += [line[name] for name in more]
     numbers = (one_sided(Decimal(line[name]), up=True) for name in ("loss", "delta"))
     return tag("tr", *(tag("td", safe(word)) for word in words), *map(number_cell, numbers))
