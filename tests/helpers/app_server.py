@@ -71,9 +71,7 @@ def start_app(*options: str, environment: Mapping[str, str] | None = None, progr
         raise AssertionError(process.stderr.read())
     found = re.search(r"https?://[^\s/]+:\d+", printed)
     assert found is not None
-    return AppServer(
-        process=process, address=found[0], links=LINK.findall(printed), printed=printed
-    )
+    return AppServer(process=process, address=found[0], links=LINK.findall(printed), printed=printed)
 
 
 @contextlib.contextmanager
@@ -161,7 +159,9 @@ class Client:
     def review(self, **fields: str | Sequence[str]) -> Answer:
         """The last page before a release."""
         pairs = [
-            (name, one) for name, given in fields.items() for one in ([given] if isinstance(given, str) else given)
+            (name, one)
+            for name, given in fields.items()
+            for one in ([given] if isinstance(given, str) else given)
         ]
         return self.get("/review", pairs)
 

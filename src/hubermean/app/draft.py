@@ -270,5 +270,7 @@ LABELS = {
     "thousands": "the thousands separator",
     "currency": "the sign beside numbers",
     "fresh": "asking again",
+    "threshold": "--threshold",
+    "radius": "--radius (on the command line)",
 }
 """What the forms call a parameter."""

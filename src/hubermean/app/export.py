@@ -47,10 +47,10 @@ class Export:
         for name, given in self._words.items():
             option = "--" + ("key" if name == "keys" else name.replace("_", "-"))
             if name == "bounds":
-                words.append(f"{option} {' '.join('none' if end is None else repr(end) for end in given)}")
+                words.append(" ".join([option, *("none" if end is None else _plain(end) for end in given)]))
                 continue
             for one in given if isinstance(given, list) else [given]:
-                words.append(f"{option} {shlex.quote(str(one))}")
+                words.append(f"{option} {shlex.quote(_plain(one))}")
         words.append(f"--ledger {shlex.quote(self._ledger)}")
         words.append(f"--dataset {shlex.quote(self._run.dataset)}")
         return " \\\n  ".join(words) + "\n"
@@ -91,9 +91,9 @@ class Export:
         data = self._table.data
         if isinstance(data, SqlQuery):
             connection = without_credentials(self._table.connection or "")
-            source = f"hm.sql({data.query!r}, connection={connection!r})"
+            source = f"hm.sql({_write(data.query)}, connection={_write(connection)})"
         else:
-            source = repr(self._table.label)
+            source = _write(self._table.label)
         words = {**self._words, "ledger": self._ledger, "dataset": self._run.dataset}
         lines = [source, *(f"{name}={_write(given)}" for name, given in words.items())]
         listed = "".join(f"    {line},\n" for line in lines)
@@ -115,8 +115,24 @@ def _defuse(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
+def _plain(given: Any) -> str:
+    """Return a text, or a number with all its digits and no more."""
+    return given if isinstance(given, str) else repr(given).removesuffix(".0")
+
+
 def _write(given: Any) -> str:
-    return repr(given)
+    """Return Python for a text, a number, or several of them.
+
+    >>> _write("fare"), _write([1.0, "it's"]), _write((None, 0.5))
+    ('"fare"', '[1, "it\'s"]', '(None, 0.5)')
+    """
+    if isinstance(given, str):
+        return json.dumps(given, ensure_ascii=False) if given.isprintable() else repr(given)
+    if isinstance(given, list):
+        return f"[{', '.join(map(_write, given))}]"
+    if isinstance(given, tuple):
+        return f"({', '.join(map(_write, given))})"
+    return repr(given) if given is None else _plain(given)
 
 
 def _cell(kind: str, source: str) -> dict[str, Any]:

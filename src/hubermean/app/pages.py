@@ -149,6 +149,7 @@ def budget(visit: Visit) -> Response:
             {"one": one, "fits": one.epsilon in offered, "chosen": one.epsilon == epsilon}
             for one in predict(draft, users=users, neighbors=neighbors, epsilons=OFFERED)
         ],
+        heading="How far off (95%)" if draft.statistic == "count" else "Extra error (predicted)",
         picture=Markup(picture),
         users=users,
         own=own,

@@ -43,13 +43,13 @@ class Prediction:
         if self.error is None:
             return "no prediction"
         if math.isinf(self.error):
-            return "too few users: it would be refused"
+            return "refused: too few people"
         if self.is_count:
-            return f"give or take {number(float(f'{self.error:.2g}'))}"
+            return f"± {number(float(f'{self.error:.2g}'))}"
         if self.error < 1.005:
-            return "nearly none"
+            return "almost none"
         more = 100.0 * (self.error - 1.0)
-        return f"{more:.2g}% more error" if more < 100 else f"{self.error:.2g} times the error"
+        return f"{more:.2g}%" if more < 100 else f"{self.error:.2g} times as much"
 
     @property
     def risk(self) -> str:
@@ -132,7 +132,7 @@ def draw_curve(curve: Sequence[Prediction], *, chosen: float, left: float | None
         along = math.log(min(error, top) / bottom) / math.log(top / bottom)
         return 8.0 + (_HEIGHT - 8.0) * (1.0 - along)
 
-    parts = [_tick_up(y(one), _name_error(one, is_count)) for one in _ticks(bottom, top)]
+    parts = [_tick_up(y(one), _name_error(one, is_count)) for one in _ticks(bottom, top, is_count=is_count)]
     for epsilon in (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
         if low <= epsilon <= high:
             along = f"{x(epsilon):.3f}%"
@@ -176,11 +176,11 @@ def draw_curve(curve: Sequence[Prediction], *, chosen: float, left: float | None
     return tag("figure", drawn, tag("figcaption", safe(f"{meaning}{marked}.")))
 
 
-def _ticks(bottom: float, top: float) -> list[float]:
+def _ticks(bottom: float, top: float, *, is_count: bool) -> list[float]:
     exponent = math.floor(math.log10(bottom))
     steps = [factor * 10.0**power for power in range(exponent, exponent + 5) for factor in (1, 2, 5)]
-    if top / bottom <= 3:
-        steps = [bottom * one for one in (1.0, 1.25, 1.5, 2.0, 2.5, 3.0)]
+    if not is_count and top <= 12:
+        steps = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0]
     return [one for one in steps if bottom * 0.999 <= one <= top * 1.001]
 
 

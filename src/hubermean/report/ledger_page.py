@@ -150,7 +150,7 @@ def _charges(lines: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
     rows = [_row(line, "outcome") for line in lines[-MOST_ROWS:]]
     if not rows:
         return []
-    headings = ["entry", "when", "by whom", "what", "outcome", unit, "delta"]
+    headings = ["entry", "when (UTC)", "by whom", "what", "outcome", unit, "delta"]
     parts = [tag("h3", safe("Charges")), table(headings, rows, words=5)]
     if len(lines) > MOST_ROWS:
         parts.append(note(f"The table lists the last {MOST_ROWS} of {len(lines):,} charges."))
@@ -165,12 +165,17 @@ def _refusals(lines: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
     said = f"A release was refused {times} because it exceeded the remaining budget. Nothing was charged."
     if len(lines) > MOST_REFUSALS:
         said += f" The table lists the last {MOST_REFUSALS}."
-    headings = ["entry", "when", "by whom", "what", unit, "delta"]
+    headings = ["entry", "when (UTC)", "by whom", "what", unit, "delta"]
     return [tag("h3", safe("Refusals")), note(said), table(headings, rows, words=4)]
 
 
 def _row(line: Mapping[str, Any], *more: str) -> str:
-    words = [str(line["entry"]), _format_time(line["at"]), line["by_whom"], line["what"]]
-    words += [line[name] for name in more]
+    words = [line["by_whom"], line["what"], *(line[name] for name in more)]
     numbers = (one_sided(Decimal(line[name]), up=True) for name in ("loss", "delta"))
-    return tag("tr", *(tag("td", safe(word)) for word in words), *map(number_cell, numbers))
+    return tag(
+        "tr",
+        tag("td", safe(str(line["entry"]))),
+        tag("td", safe(_format_time(line["at"]).removesuffix(" UTC")), class_="when"),
+        *(tag("td", safe(word)) for word in words),
+        *map(number_cell, numbers),
+    )

@@ -81,6 +81,8 @@ tbody tr:last-child > * { border-bottom: 0; }
 thead th { color: var(--muted); font-weight: 600; font-size: .88rem; }
 tbody th { font-weight: 500; }
 .number { text-align: right; white-space: nowrap; }
+.when { white-space: nowrap; }
+figure + .scroll, figure + .facts { margin-top: 1rem; }
 .facts tbody th { color: var(--muted); font-weight: 400; width: 34%; }
 ul { margin: .3rem 0 0; padding-left: 1.2rem; }
 li { margin: .25rem 0; max-width: 46rem; }

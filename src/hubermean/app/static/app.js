@@ -1,12 +1,17 @@
 // What helps and is not needed: every page works without it.
 "use strict";
 
-// Show the fields of the chosen statistic only.
-const shows = document.querySelectorAll("[data-shows]");
+// Show only the fields of what is chosen.
+const conditional = document.querySelectorAll("[data-if]");
 function choose() {
-  for (const radio of shows) document.getElementById(radio.dataset.shows).hidden = !radio.checked;
+  for (const part of conditional) {
+    const [name, value] = part.dataset.if.split("=");
+    const radios = document.querySelectorAll(`input[type="radio"][name="${name}"]`);
+    part.hidden = radios.length > 0 && ![...radios].some((radio) => radio.checked && radio.value === value);
+  }
 }
-for (const radio of shows) radio.addEventListener("change", choose);
+addEventListener("change", choose);
+addEventListener("pageshow", choose); // a browser may fill in a form when one goes back
 choose();
 
 // Typing another epsilon chooses it.
