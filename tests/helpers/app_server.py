@@ -36,12 +36,14 @@ class AppServer:
     def kill(self) -> None:
         """End it at once, as a crash would."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.process.communicate()
 
-    def stop(self) -> str:
+    def stop(self, how: signal.Signals = signal.SIGINT) -> str:
         """Ask it to end, and return what it wrote on standard error."""
+        if self.process.stdout is None or self.process.stdout.closed:
+            return ""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(how)
         try:
             return self.process.communicate(timeout=60)[1]
         except subprocess.TimeoutExpired:
@@ -67,8 +69,7 @@ def start_app(*options: str, environment: Mapping[str, str] | None = None, progr
         if line.startswith("Press"):
             break
     else:
-        assert process.stderr is not None
-        raise AssertionError(process.stderr.read())
+        raise AssertionError(process.communicate()[1])
     found = re.search(r"https?://[^\s/]+:\d+", printed)
     assert found is not None
     return AppServer(process=process, address=found[0], links=LINK.findall(printed), printed=printed)

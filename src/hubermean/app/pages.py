@@ -104,8 +104,17 @@ def question(visit: Visit) -> Response:
         bounds=[*draft.bounds, None, None][:2],
         steward=visit.session.principal.is_steward,
         setup=link("/setup", [("table", table.id)]),
-        problem=visit.first("problem"),
+        problem=_find_problem(replace(draft, user=users or draft.user)) if visit.first("incomplete") else "",
     )
+
+
+def _find_problem(draft: Draft) -> str:
+    """Return what is missing in a draft."""
+    try:
+        draft.check()
+    except InputError as error:
+        return describe_error(error)
+    return ""
 
 
 # --- 3. the budget ----------------------------------------------------------------------------------------------------
@@ -116,10 +125,8 @@ def budget(visit: Visit) -> Response:
     table, _, dataset = find_table(visit, visit.first("table"))
     draft = Draft.read(visit.query)
     draft = replace(draft, user=dataset.users or draft.user)
-    try:
-        draft.check()
-    except InputError as error:
-        return go_to(link("/question", [*draft.to_fields(budget=False), ("problem", describe_error(error))]))
+    if _find_problem(draft):
+        return go_to(link("/question", [*draft.to_fields(budget=False), ("incomplete", "yes")]))
     guess = visit.first("users")
     users = (
         int(guess)

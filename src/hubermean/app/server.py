@@ -143,10 +143,11 @@ def _make_pages(site: Site) -> Application:
         Route("/leave", _leave(site), methods=["POST"]),
         Route("/static/{version}/{name}", _static, methods=["GET"]),
     ]
-    return Starlette(
-        routes=routes,
-        exception_handlers={404: _missing, 405: _missing, Exception: _failed},
+    application = Starlette(
+        routes=routes, exception_handlers={404: _missing, 405: _missing, Exception: _failed}
     )
+    application.router.redirect_slashes = False
+    return application
 
 
 def _visited(site: Site, page: Page, *, only_stewards: bool) -> Callable[[Request], Response]:
@@ -187,7 +188,10 @@ def _enter(site: Site) -> Callable[[Request], Response]:
         if entered is None:
             return HTMLResponse(render("enter", wrong=True), status_code=403)
         answer = go_to("/")  # which also takes the token out of the address
-        answer.set_cookie(site.cookie, entered[0], httponly=True, samesite="strict", path="/")
+        encrypted = request.headers.get("x-forwarded-proto") == "https"  # as a proxy with HTTPS says
+        answer.set_cookie(
+            site.cookie, entered[0], httponly=True, samesite="strict", secure=encrypted, path="/"
+        )
         return answer
 
     return endpoint

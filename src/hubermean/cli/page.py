@@ -14,6 +14,7 @@ from rich.text import Text
 from hubermean.app.settings import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_STATE, Settings
 from hubermean.cli.example_trips import example_trips
 from hubermean.cli.options import DATA, LEDGER
+from hubermean.cli.private_run import private_run
 from hubermean.cli.render import console
 from hubermean.errors import InputError, parameter, printable
 from hubermean.release.charging import ENVIRONMENT
@@ -129,7 +130,8 @@ def app(
             )
         )
         _print_links(server, demo=demo, tokens=tokens)
-        server.run()
+        with private_run():  # SIGTERM ends it as Ctrl+C does, after the releases that are running
+            server.run()
 
 
 def _import_server() -> type[Server]:
