@@ -51,6 +51,7 @@ OF_AMOUNTS = {
     "tests/helpers/attempts.py",
     "docs/reference/command-line.md",
     "docs/reference/input-data.md",
+    "src/hubermean/app/draft.py",
     "src/hubermean/cli/check.py",
     "src/hubermean/cli/options.py",
     "src/hubermean/ingest/postgres.py",

@@ -1,4 +1,4 @@
-"""Releases in the background: one at a time per data set, each asked once, each outcome shown at a fixed moment.
+"""Releases in the background: one at a time per data set, each once, each outcome shown at a fixed moment.
 
 How long a release takes depends on the data, and no guarantee covers that. So an outcome is held back until the next of
 a few fixed moments after the release began (`MOMENTS`), and until then the page shows the ledger of that data set as it

@@ -21,7 +21,6 @@ from hubermean.release.ledger import Ledger
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors
 
 _NEW = "new"
-_TEXT = ("delimiter", "decimal", "thousands", "currency", "null", "encoding")
 
 
 def setup(visit: Visit) -> Response:
