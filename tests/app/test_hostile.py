@@ -291,6 +291,22 @@ def test_whatever_is_sent_there_is_no_traceback_no_data_and_no_charge(
     assert entries(place) == before
 
 
+def test_markup_in_what_is_sent_and_in_names_is_text(analyst: Client, server: AppServer, place: Path) -> None:
+    markup = '"><svg/onload=alert(1)>'
+    (place / "data" / f"{markup.replace('/', '')}.csv").write_text("a,b\n1,2\n")
+    texts = [(name, markup) for name in ("value", "by", "user", "keys", "own", "users", "name", "incomplete")]
+    seen = 0
+    for client in (analyst, Client.enter(server, server.links[0])):
+        for path, method, _, _ in ROUTES:
+            for table in (TABLE, f"file:{markup.replace('/', '')}.csv", markup):
+                if method == "GET" and "{" not in path:
+                    text = client.get(path, [("table", table), *texts]).text
+                    assert "<svg/onload" not in text
+                    assert "<svgonload" not in text
+                    seen += "&lt;svg" in text
+    assert seen > 5
+
+
 def test_forms_and_addresses_have_limits(analyst: Client, server: AppServer) -> None:
     assert analyst.post("/releases", [("csrf", analyst.csrf), ("keys", "x" * 200_000)]).status == 413
     assert analyst.post("/releases", [("csrf", analyst.csrf), *[("by", "x")] * 2000]).status == 400
@@ -324,7 +340,7 @@ def test_a_form_that_does_not_arrive_is_given_up(place: Path) -> None:
 
 
 def test_a_thousand_requests_at_once_charge_once(analyst: Client, server: AppServer, place: Path) -> None:
-    review = analyst.review(table=TABLE, value="fare", per="user", epsilon="1")
+    review = analyst.review(table=TABLE, statistic="count", epsilon="1")
     before = entries(place)
     statuses: Counter[int] = Counter()
     begin, lock = threading.Barrier(100), threading.Lock()

@@ -108,7 +108,7 @@ class Tables:
             left[0] -= 1
             if left[0] < 0:
                 return
-            if entry.name.startswith(".") or entry.is_symlink() or not _is_plain(entry.name):
+            if entry.name.startswith(".") or not _is_plain(entry.name):
                 continue
             if entry.is_file(follow_symlinks=False):
                 yield Path(entry.path).relative_to(self.folder).as_posix()
