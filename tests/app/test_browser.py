@@ -11,7 +11,7 @@ import pytest
 from docs.tools.app_tour import tour
 
 import hubermean as hm
-from helpers.app_server import AppServer, Client, make_folder, running_app
+from helpers.app_server import AppServer, Client, make_folder, running_app, start_app
 from helpers.chromium import BROWSER, running_chromium
 
 pytestmark = pytest.mark.skipif(
@@ -185,6 +185,46 @@ def test_everything_can_be_done_with_the_keyboard_and_without_scripts(
     wait_for_end(page)
     assert page.get_by_text("Mean of minutes").first.is_visible()
     page.context.close()
+
+
+def test_the_page_outlives_a_server_that_is_killed(browser: Any, place: Path, tmp_path: Path) -> None:
+    """The real server, but that it keeps an outcome for ten minutes; it is killed while the browser waits for it."""
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        book.init("trips", epsilon=2.0, user="rider_id")
+    options = ["--data", str(place / "data"), "--ledger", str(tmp_path / "budget.sqlite")]
+    options += ["--state", str(tmp_path / "state"), "--tokens", str(tmp_path / "tokens")]
+    slow = "import hubermean.app.runner as runner; runner.next_moment = lambda elapsed: 600.0; "
+    server = start_app(*options, program=f"{slow} from hubermean.cli.app import main; main()")
+    token = (tmp_path / "tokens").read_text().split()[-1]
+    page = open_page(browser, f"{server.address}/enter?token={token}")
+    try:
+        steward = Client.enter(
+            server, f"{server.address}/enter?token={(tmp_path / 'tokens').read_text().split()[-4]}"
+        )
+        steward.post(
+            "/setup", [("csrf", steward.csrf), ("table", "file:trips.parquet"), ("dataset", "trips")]
+        )
+        page.goto(f"{server.address}/review?table=file%3Atrips.parquet&value=fare&epsilon=1")
+        page.get_by_role("button", name="Release").click()
+        page.get_by_text("Charged, reading records").wait_for()
+        with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+            while [entry.kind for entry in book.entries()][-1] != "released":
+                page.wait_for_timeout(50)
+    finally:
+        server.kill()
+    page.get_by_text("The server does not answer").wait_for()
+    with running_app(*options, "--port", str(server.port)):
+        page.get_by_label("Token").wait_for()  # the page tries again by itself, and the session is over
+        released = page.url
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        page.goto(released)
+        page.get_by_role("heading", name="Download").wait_for()
+        assert page.get_by_text("95% interval").first.is_visible()
+        page.go_back()
+        page.context.close()
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        assert [entry.kind for entry in book.entries()] == ["opened", "charged", "released"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Each program below stops the real one at a point of the way, by a step that take
 from __future__ import annotations
 
 import json
+import random
 import signal
 import time
 from collections.abc import Callable
@@ -147,6 +148,42 @@ def test_killed_after_a_private_refusal_its_refund_is_shown(options: list[str], 
         assert "Charged to trips: epsilon = 3e-05. Left then: epsilon = 2.99997." in page
     finally:
         server.stop()
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_every_release_has_one_outcome_and_one_charge(
+    options: list[str], tmp_path: Path
+) -> None:
+    rng, asked = random.Random(7), []
+    for turn in range(15):
+        server = start_app(*options)
+        try:
+            steward = enter(server, "s")
+            steward.post("/setup", [("csrf", steward.csrf), ("table", TABLE), ("dataset", "trips")])
+            for location in asked:
+                assert json.loads(steward.get(f"{location}/status").text)["over"]
+            ben = enter(server, "b")
+            review = ben.review(table=TABLE, value="fare", epsilon=f"0.1{turn:02d}")
+            asked.append(ben.ask(review).location)
+            time.sleep(rng.uniform(0.0, 1.4))
+        finally:
+            server.kill()
+    server = start_app(*options)
+    try:
+        ben = enter(server, "b")
+        ends = [json.loads(ben.get(f"{location}/status").text)["status"] for location in asked]
+    finally:
+        server.stop()
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        assert book.verify().sound
+        found = list(book.entries("trips"))
+    charges = [entry.content["asked"]["epsilon"] for entry in found if entry.kind == "charged"]
+    assert len(set(charges)) == len(charges)
+    outcomes = [entry.kind for entry in found if entry.kind in ("released", "not-released")]
+    assert ends.count("released") == outcomes.count("released")
+    assert ends.count("not-released") == outcomes.count("not-released")
+    assert set(ends) <= {"released", "not-released", "interrupted"}
+    assert len(charges) - len(outcomes) <= ends.count("interrupted")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
