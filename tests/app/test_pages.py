@@ -176,14 +176,17 @@ def test_a_steward_opens_a_budget_once_however_often_the_form_is_sent(server: Ap
     assert "customer" not in first.text  # the first line of a file may be somebody's record
     named = steward.get("/setup", [("table", table), ("header", "yes"), ("delimiter", ";")])
     assert "customer (text)" in named.text
-    form = [("csrf", steward.csrf), ("table", table), ("dataset", "new"), ("name", "visits"), ("user", "person"),
+    form = [("csrf", steward.csrf), ("table", table), ("dataset", "new"), ("name", "visits"), ("user", "customer"),
             ("epsilon", "2"), ("delta", "0"), ("header", "yes"), ("delimiter", ";"), ("decimal", ",")]  # fmt: skip
+    wrong = [(name, "costumer" if name == "user" else one) for name, one in form]
+    assert "there is no column" in steward.post("/setup", wrong).text.lower()
+    assert "visits" not in steward.get("/ledger").text
     assert [steward.post("/setup", form).status for _ in range(2)] == [303, 303]
     other = [(name, "3" if name == "epsilon" else one) for name, one in form]
     assert "exists already" in steward.post("/setup", other).text
     assert "amount" in steward.get("/question", [("table", table)]).text
     review = steward.review(table=table, value="amount", epsilon="1")
-    assert review.status == 200
+    assert review.status == 200, review.text
     command = steward.wait(steward.ask(review).location)  # one person is too few
     assert "too few" in command.text
 

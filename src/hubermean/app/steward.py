@@ -15,6 +15,7 @@ from hubermean.app.site import Visit, go_to, link
 from hubermean.app.state import Assignment
 from hubermean.app.tables import Table, require
 from hubermean.errors import InputError
+from hubermean.ingest.catalog import check_users
 from hubermean.ledger.composition import COMPOSITIONS
 from hubermean.ledger.entries import check_name
 from hubermean.release.ledger import Ledger
@@ -73,6 +74,7 @@ def assign(visit: Visit) -> Response:
             if not given("epsilon"):
                 raise InputError("give the total epsilon of this data set")
             chosen = check_name(given("name"), "dataset")
+            check_users(table.data, users, **text)  # what is fixed now cannot be corrected later
             _open_dataset(
                 ledger,
                 chosen,

@@ -7,7 +7,7 @@ no header: show them only where somebody who may see the data says that there is
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -16,6 +16,7 @@ from hubermean.ingest.duckdb.source import open_source
 from hubermean.ingest.files import FileSet, quote_identifier
 from hubermean.ingest.periods import PERIODS, TIME_KINDS
 from hubermean.ingest.postgres import describe_query, list_postgres_tables
+from hubermean.ingest.reading import ReadRequest
 from hubermean.ingest.schema import ColumnRoles, Schema, type_name
 from hubermean.ingest.sql import SqlQuery, sql
 from hubermean.ingest.sqlite import is_sqlite, list_sqlite_tables, name_columns
@@ -76,6 +77,12 @@ def describe_columns(data: str | SqlQuery, **text: Unpack[TextKeywords]) -> list
         if files.kind == "csv":
             return [_choose_untyped(name) for name in schema.types]
         return [_choose(name, schema) for name in schema.types]
+
+
+def check_users(data: str | SqlQuery, user: Sequence[str], **text: Unpack[TextKeywords]) -> None:
+    """Raise InputError where these columns are missing or cannot identify users."""
+    with ReadRequest(user=user, value=(), **text).open(data):
+        pass
 
 
 def _choose(name: str, schema: Schema) -> ColumnChoice:

@@ -172,7 +172,7 @@ def _groups(subject: Subject) -> str:
         if not points:
             break
         if len(subject.columns) > 1:
-            content.append(tag("h3", safe(name)))
+            content.append(tag("h2", safe(name)))
         title = f"Private {subject.what} of {name} by {' and '.join(subject.by)}"
         content.append(tag("figure", forest(points, name=f"groups{column}", title=title)))
     legend = _legend(subject) if subject.lines else "No group has enough users to appear."
