@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hubermean.app.access import Access, Principal, read_access
 from hubermean.app.draft import Draft
 from hubermean.app.export import Export, to_csv
 from hubermean.app.prediction import draw_curve, predict, predict_curve
-from hubermean.app.runner import list_moments, next_moment
+from hubermean.app.runner import Runner, TooBusyError, list_moments, next_moment
 from hubermean.app.settings import Settings
 from hubermean.app.state import Run, State
 from hubermean.app.tables import Table, Tables
@@ -152,6 +153,41 @@ def test_moments_at_which_outcomes_are_shown_are_few() -> None:
     assert moments == sorted(moments)
     assert all(next_moment(moment) == moment for moment in moments)
     assert {next_moment(2.0001), next_moment(2.5), next_moment(3.0)} == {3.0}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (hm.InputError("a column is missing"), "rejected", "A column is missing."),
+        (hm.LedgerUnavailable("it cannot be reached"), "failed", "If the ledger shows a charge, it counts."),
+        (hm.LedgerDamaged("it was altered"), "failed", "If the ledger shows a charge, it counts."),
+        (ZeroDivisionError("secret4711"), "failed", "hubermean failed (ZeroDivisionError in"),
+    ],
+)
+def test_what_interrupts_a_release_is_never_called_free_where_it_may_be_charged(
+    error: Exception, status: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Draft, "call", fail)
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        book.init("a b", epsilon=1.0)
+    (tmp_path / "t.csv").write_text("a\n")
+    state = State(tmp_path / "state")
+    runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
+    run = make_run(Draft(table="file:t.csv"))
+    assert runner.submit(run)
+    assert not runner.submit(run)
+    runner.close()
+    over = state.run("0")
+    assert over is not None
+    assert over.status == status
+    assert said in over.message
+    assert "secret4711" not in over.message
+    with pytest.raises(TooBusyError):  # nothing begins once the server ends
+        runner.submit(replace(run, id="1"))
+    state.close()
 
 
 def test_tables_are_files_below_the_folder(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from hubermean.app.tables import Tables, require
 from hubermean.errors import (
     BudgetExhausted,
     HubermeanError,
+    InputError,
     LedgerDamaged,
     NotReleased,
 )
@@ -94,7 +95,9 @@ class Runner:
     def before(self) -> dict[str, int]:
         """Return the data sets that a release is running on, and the last entry of the ledger before it began."""
         with self._changed:
-            return {dataset: run.before for dataset, (run, _) in self._running.items()}
+            return {
+                dataset: run.before for dataset, (run, _) in self._running.items() if run.status == "running"
+            }
 
     def position(self, run: Run) -> int:
         """Return how many releases of the same data set come before a run that waits."""
@@ -170,11 +173,21 @@ class Runner:
                 assert not isinstance(made, DryRun)
                 return _keep(run, made)
         except NotReleased as refusal:
-            return replace(run, status="not-released", message=describe_error(refusal))
+            return replace(self._add_cost(run), status="not-released", message=describe_error(refusal))
         except BudgetExhausted as refusal:
             return replace(run, status="refused", message=describe_error(refusal))
-        except HubermeanError as error:
+        except InputError as error:  # always before the charge
             return replace(run, status="rejected", message=describe_error(error))
+        except HubermeanError as error:  # of the ledger: whether the charge was committed may be unknown
+            message = f"{describe_error(error)} If the ledger shows a charge, it counts."
+            return replace(run, status="failed", message=message)
+
+    def _add_cost(self, run: Run) -> Run:
+        """Return the run of a refusal with what it cost, as the ledger has it; a repeated refusal costs nothing."""
+        with suppress(HubermeanError), Ledger(self._ledger) as ledger:
+            found = find_outcome(ledger, run)
+            return replace(run, entry=found.entry, charged=found.charged, left=found.left)
+        return run
 
 
 def describe_error(error: HubermeanError) -> str:
