@@ -123,8 +123,8 @@ def _plain(given: Any) -> str:
 def _write(given: Any) -> str:
     """Return Python for a text, a number, or several of them.
 
-    >>> _write("fare"), _write([1.0, "it's"]), _write((None, 0.5))
-    ('"fare"', '[1, "it\'s"]', '(None, 0.5)')
+    >>> _write("fare"), _write([1.0, 'a "b"']), _write((None, 0.5))
+    ('"fare"', '[1, "a \\\\"b\\\\""]', '(None, 0.5)')
     """
     if isinstance(given, str):
         return json.dumps(given, ensure_ascii=False) if given.isprintable() else repr(given)

@@ -250,7 +250,7 @@ def dataset(visit: Visit) -> Response:
     return visit.page(
         "dataset",
         name=name,
-        section=Markup(show_dataset(described, described["dataset"], heading=False)),
+        section=Markup(show_dataset(described, described["dataset"], heading="Budget")),
         running=name in site.runner.before(),
         tables=[one for one in site.tables.listed()[0] if one.id in tables_of],
         link=link,

@@ -71,7 +71,7 @@ def show_verdict(verdict: Mapping[str, Any]) -> str:
 
 
 def show_dataset(
-    exported: Mapping[str, Any], dataset: Mapping[str, Any], *, position: int = 0, heading: bool = True
+    exported: Mapping[str, Any], dataset: Mapping[str, Any], *, position: int = 0, heading: str | None = None
 ) -> str:
     """Return the section about a data set: what is left of its budget, over time, and what was spent on what."""
     own = {
@@ -123,7 +123,7 @@ def show_dataset(
         title=f"{unit} left over time",
     )
     return section(
-        dataset["dataset"] if heading else None,
+        heading or dataset["dataset"],
         tag("div", *heroes, class_="heroes several"),
         tag("figure", chart),
         over_time,
