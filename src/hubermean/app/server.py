@@ -21,7 +21,7 @@ from hubermean.app.settings import Settings
 from hubermean.app.site import STATIC, VERSION, Site, Visit, fields_of, go_to, render, show_error
 from hubermean.app.state import State
 from hubermean.app.tables import Tables
-from hubermean.errors import HubermeanError, InputError
+from hubermean.errors import HubermeanError, InputError, parameter
 
 _MOST_CONNECTIONS = 256
 _LARGEST_HEADERS = 32_768
@@ -129,7 +129,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind(found[4])
         listening.listen(512)  # whoever opens a link at once waits until it is served
     except OSError:
-        raise InputError(f"nobody can listen at {host}, port {port}; choose another --port") from None
+        raise InputError(
+            f"port {port} of {host} is taken or may not be used; choose another {parameter('port')}"
+        ) from None
     return listening
 
 
