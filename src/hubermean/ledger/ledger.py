@@ -156,12 +156,11 @@ class BudgetLedger:
         with self._store.reading() as rows:
             return read_dataset(rows, name)
 
-    def entries(self, dataset: str | None = None) -> Iterator[Entry]:
-        """Iterate over all entries, or those of `dataset`, in order, including entries added meanwhile.
+    def entries(self, dataset: str | None = None, *, after: int = 0) -> Iterator[Entry]:
+        """Iterate over the entries after number `after`, all or of `dataset`, in order, also those added meanwhile.
 
         No transaction is held between blocks: the ledger can be used, also by others, during the iteration.
         """
-        after = 0
         while True:
             with self._store.reading() as rows:
                 found = rows.block(after)
@@ -171,6 +170,12 @@ class BudgetLedger:
                 if dataset is None or entry.dataset == dataset:
                     yield entry
             after = found[-1][0]
+
+    def last_number(self) -> int:
+        """Return the number of the last entry; 0 where there is none."""
+        with self._store.reading() as rows:
+            last = rows.last(WHOLE)
+        return 0 if last is None else last.number
 
     def spend(
         self,
