@@ -1,0 +1,78 @@
+"""The charge of a whole run to a ledger, made once before its first round."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Self
+
+from hubermean.errors import InputError, parameter
+from hubermean.federated.neighbors import ClientNeighbors
+from hubermean.federated.plan import RoundPlan
+from hubermean.ledger.entries import Question, check_name, compute_digest, name_asker
+from hubermean.ledger.ledger import BudgetLedger
+from hubermean.types.request import Neighbors
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCharge:
+    """The data set whose budget pays for a run."""
+
+    ledger: BudgetLedger
+    dataset: str
+    by_whom: str
+
+    @classmethod
+    def checked(
+        cls, ledger: BudgetLedger | str | os.PathLike[str] | None, dataset: str | None, by_whom: str | None
+    ) -> Self | None:
+        """Return the charge, None without a ledger; InputError where only a part is given."""
+        if ledger is None and dataset is None and by_whom is None:
+            return None
+        if ledger is None or dataset is None:
+            raise InputError(
+                f"{parameter('ledger')} and {parameter('dataset')} go together; give both or neither"
+            )
+        opened = ledger if isinstance(ledger, BudgetLedger) else BudgetLedger(ledger)
+        return cls(ledger=opened, dataset=check_name(dataset, "dataset"), by_whom=name_asker(by_whom))
+
+    def charge(self, plan: RoundPlan, run_id: str) -> None:
+        """Commit the charge of all rounds, unless this very run was charged before.
+
+        Raises:
+            BudgetExhausted: too little is left; nothing was charged.
+            InputError: the run does not hide what the budget is about.
+        """
+        question = Question(
+            digest=compute_digest(["federated run", run_id]),
+            description={
+                "statistic": "elsewhere",
+                "note": f"{plan.rounds} federated rounds, run {run_id[:8]}",
+                "epsilon": plan.epsilon,
+                "delta": plan.delta,
+                "neighbors": plan.neighbors.value,
+            },
+            user_columns=(),
+            by_whom=self.by_whom,
+        )
+        if self.ledger.is_charged(self.dataset, question):
+            return
+        self.ledger.charge(
+            self.dataset, question, plan.privacy_cost, _relation(plan.neighbors, self), kind="spent"
+        )
+
+
+def _relation(neighbors: ClientNeighbors, charge: RunCharge) -> Neighbors:
+    """Return the relation of the ledger under which a run is charged.
+
+    Replacing a client is zeroing it out and back in: two changes, as with `add-remove`.
+    """
+    if neighbors is not ClientNeighbors.ZERO_OUT:
+        return Neighbors(neighbors.value)
+    if charge.ledger.dataset(charge.dataset).neighbors is Neighbors.ADD_REMOVE:
+        raise InputError(
+            f"the budget of {charge.dataset!r} hides whether someone takes part, and "
+            f"{parameter('neighbors', 'zero-out')} makes the number of clients public; use "
+            f"{parameter('neighbors', 'add-remove')} with a population that was fixed without counting"
+        )
+    return Neighbors.ADD_REMOVE

@@ -1,0 +1,44 @@
+"""What a run of rounds costs, in words and numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hubermean.federated.neighbors import ClientNeighbors
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacySpent:
+    """The guarantee of a run. The whole run is charged before its first round.
+
+    Attributes:
+        epsilon, delta: spent so far: nothing before the first round, all of it from then on. The guarantee of every
+            average of the run together.
+        rounds_done, rounds: finished rounds, and rounds that were paid for.
+        neighbors: the change that is hidden.
+        noise_multiplier: standard deviation of the noise of a step's sum, in thresholds.
+        secure: whether the noise was real; with seeded noise nothing is private.
+    """
+
+    epsilon: float
+    delta: float
+    rounds_done: int
+    rounds: int
+    neighbors: ClientNeighbors
+    noise_multiplier: float
+    secure: bool
+
+    def __str__(self) -> str:
+        """Say it in sentences."""
+        if not self.secure:
+            return "No privacy: the noise of this run was seeded."
+        if self.epsilon == 0.0:
+            return f"Nothing spent: the first of {self.rounds} rounds was not begun."
+        factor = math.exp(min(self.epsilon, 700.0))
+        return (
+            f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for each client, over all {self.rounds} rounds "
+            f"({self.rounds_done} done). {self.neighbors.change} in all rounds changes the probability of any "
+            f"result by at most a factor of {factor:.3g}, except with probability {self.delta:g}. "
+            f"{self.neighbors.public_numbers}"
+        )
