@@ -143,7 +143,7 @@ def _search(delta_of: Callable[[float], float], delta: float, guess: float) -> f
 
 @lru_cache(maxsize=256)
 def _sampled_delta(epsilon: float, shift: float, rounds: int, rate: float, replace: bool) -> float:
-    composed = _sampled_losses(shift, rate, replace, min(1e-3, epsilon / 1000.0)).self_compose(rounds)
+    composed = _sampled_losses(shift, rate, replace, epsilon / 4000.0).self_compose(rounds)
     delta = float(composed.get_delta_for_epsilon(epsilon))
     if not delta >= 0.0:  # also where it is not a number: a check that cannot be made fails closed
         return 1.0
