@@ -21,6 +21,8 @@ from hubermean.federated import PrivateAverage
 
 History = list[tuple[np.ndarray, float]]
 """Released so far: an average and the threshold after it, for each round."""
+Script = list[list[list[int]]]
+"""Noise of each round: a row for the sums, one for the count."""
 Clients = Callable[[History], dict[int, Any]]
 """What the clients send, given what was released."""
 
@@ -59,7 +61,7 @@ class Run:
     clients: Clients
     size: int = 2
 
-    def replay(self, script: list[list[list[int]]], coin: bool) -> tuple[History, list[float]]:
+    def replay(self, script: Script, coin: bool) -> tuple[History, list[float]]:
         """Return what is released with this noise, and the standard deviations asked for in the last round."""
         sources: list[ScriptedNoise] = []
 
@@ -88,67 +90,95 @@ class Released:
     stddevs: np.ndarray
 
 
-def released(run: Run, script: list[list[list[int]]], coin: bool = True) -> Released:
+def released(run: Run, script: Script, coin: bool = True) -> Released:
     history, stddevs = run.replay(script, coin)
-    before = history[-2][1] if len(history) > 1 else 0.0
-    logarithm = math.log(history[-1][1]) - (math.log(before) if before else 0.0)
-    spread = np.repeat(stddevs, [len(row) for row in script[-1]][: len(stddevs)])
-    steps = len(script[-1]) - 1
-    numbers = np.append(history[-1][0], logarithm) if len(spread) > steps * run.size else history[-1][0]
-    return Released(numbers=numbers, history=history, stddevs=spread)
+    before = history[-2][1] if len(history) > 1 else 1.0
+    moved = math.log(history[-1][1] / before)
+    spread = np.repeat(stddevs, [len(row) for row in script[-1]])
+    return Released(numbers=np.append(history[-1][0], moved), history=history, stddevs=spread)
 
 
 def measure_round(
-    mine: Run, other: Run, past: list[list[list[int]]], past_other: list[list[list[int]]], rows: list[list[int]]
-) -> tuple[np.ndarray, np.ndarray, list[list[int]]]:
-    """Return the shift of each released number, in standard deviations, and the noise that makes the other run equal.
+    mine: Run, other: Run, past: Script, past_other: Script, count: int = 0, count_other: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the shift of each released number between two runs, and the noise's deviation, in units of the noise.
 
-    Returns (shift, scale, rows of the other run): shift in units of the noise; one step per round.
+    Given the noise of the count in either run, so that sums are compared after equal thresholds.
     """
-    here, there = released(mine, [*past, rows]), released(other, [*past_other, rows])
-    shifts, matching, position = [], [list(row) for row in rows], 0
+    rows = [[0] * mine.size, [count]]
+    here = released(mine, [*past, rows])
+    there = released(other, [*past_other, [[0] * mine.size, [count_other]]])
+    effects = []
     for number, row in enumerate(rows):
         for index in range(len(row)):
             moved = [list(one) for one in rows]
-            unit = round(here.stddevs[position])  # one standard deviation of noise more
+            unit = round(here.stddevs[len(effects)] / 4)
             moved[number][index] += unit
-            effect = (released(mine, [*past, moved]).numbers - here.numbers)[position] / unit
-            apart = (here.numbers - there.numbers)[position] / effect  # in units of the noise
-            shifts.append(apart / here.stddevs[position])
-            matching[number][index] += round(apart)
-            position += 1
-    return np.array(shifts), here.stddevs, matching
+            effects.append((released(mine, [*past, moved]).numbers - here.numbers)[len(effects)] / unit)
+    return (here.numbers - there.numbers) / np.array(effects), here.stddevs
 
 
 def measured_delta(
-    mine: Run, other: Run, epsilon: float, *, rounds: int, samples: int, rate: float = 1.0, seed: int = 1
+    mine: Run,
+    other: Run,
+    epsilon: float,
+    *,
+    rounds: int,
+    samples: int,
+    rate: float,
+    control: tuple[float, float],
 ) -> float:
     """Return E[(1 - e^(epsilon - loss))_+] of a whole run under `mine`, by quasi-Monte Carlo over its noise.
 
-    With sampling `other` is the run without the client, and it is in a round of `mine` with probability `rate`.
+    With sampling, `other` is the run without the client, which is in a round of `mine` with probability `rate`.
+
+    Args:
+        control: the shift of a round of fixed Gaussians, and the delta of these at `epsilon`. They are a control
+            variate: what is integrated is only how the run differs from them, for the same noise.
     """
-    shape = [mine.size, 1]  # the sums, the count
-    points = qmc.Sobol(rounds * (sum(shape) + 1), seed=seed).random(samples)
+    width = mine.size + 1
+    ideal, expected = control
+    points = qmc.Sobol(rounds * (width + 1), seed=1).random(samples)
     gains = []
     for point in points:
-        draws = norm.ppf(np.clip(point, 1e-12, 1 - 1e-12)).reshape(rounds, sum(shape) + 1)
-        past: list[list[list[int]]] = []
-        past_other: list[list[list[int]]] = []
-        loss = 0.0
+        draws = norm.ppf(np.clip(point, 1e-12, 1 - 1e-12)).reshape(rounds, width + 1)
+        past: Script = []
+        past_other: Script = []
+        loss = ideal_loss = 0.0
         for draw in draws:
-            zero = [[0] * size for size in shape]
-            stddevs = released(mine, [*past, zero]).stddevs
             present = norm.cdf(draw[-1]) < rate
-            shift, _, _ = measure_round(mine, other, past, past_other, zero)
-            # The output in standard deviations, relative to the run without the client.
-            output = draw[:-1] + (shift if present else 0.0)
-            likelihood = float(shift @ output - shift @ shift / 2)  # of the client in the round, against not
-            loss += likelihood if rate == 1.0 else math.log1p(rate * math.expm1(likelihood))
-            noise = np.rint((output - shift) * stddevs).astype(np.int64).tolist()  # as seen by `mine`
-            rows = [noise[: mine.size], noise[mine.size :]]
-            *_, matching = measure_round(mine, other, past, past_other, rows)
-            past, past_other = [*past, rows], [*past_other, matching]
-            a, b = released(mine, past).history[-1], released(other, past_other).history[-1]
-            assert np.allclose(a[0], b[0], rtol=1e-6, atol=1e-9) and math.isclose(a[1], b[1], rel_tol=1e-6)
-        gains.append(max(0.0, -math.expm1(epsilon - loss)))
-    return float(np.mean(gains))
+            apart, stddevs = measure_round(mine, other, past, past_other)
+            # A standard Gaussian in the direction of the shift, which so far follows from the past alone.
+            usual = float(apart / stddevs @ draw[:-1]) / (float(np.linalg.norm(apart / stddevs)) or 1.0)
+            output = round(draw[-2] * stddevs[-1] + (apart[-1] if present else 0.0))
+            given_count = measure_round(mine, other, past, past_other, output - round(apart[-1]), output)
+            apart[:-1] = given_count[0][:-1]
+            shift = apart / stddevs
+            size = float(np.linalg.norm(shift))
+            along = float(shift @ draw[:-1]) / size if size > 0 else 0.0
+            loss += _log_ratio(size, along, present, rate)
+            ideal_loss += _log_ratio(ideal, usual, present, rate)
+            # What is released, relative to the run without the client, in units; then as noise of either run.
+            output = draw[:-1] * stddevs + (apart if present else 0.0)
+            past = [*past, _rows(output - apart, mine.size)]
+            past_other = [*past_other, _rows(output, mine.size)]
+        a, b = released(mine, past).history[-1], released(other, past_other).history[-1]
+        assert np.allclose(a[0], b[0], rtol=1e-6, atol=1e-9)
+        assert math.isclose(a[1], b[1], rel_tol=1e-6)
+        gains.append(_gain(epsilon, loss) - _gain(epsilon, ideal_loss))
+    return expected + float(np.mean(gains))
+
+
+def _log_ratio(shift: float, along: float, present: bool, rate: float) -> float:
+    """The loss of one round: of an output along the shift, of the run that may have the client, against the other."""
+    likelihood = shift * along + shift**2 * (0.5 if present else -0.5)
+    return likelihood if rate == 1.0 else math.log1p(rate * math.expm1(likelihood))
+
+
+def _gain(epsilon: float, loss: float) -> float:
+    return max(0.0, -math.expm1(epsilon - loss))
+
+
+def _rows(noise: np.ndarray, size: int) -> list[list[int]]:
+    whole = [round(one) for one in noise.tolist()]
+    return [whole[:size], whole[size:]]

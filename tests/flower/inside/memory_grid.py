@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 0  # set by the ServerApp otherwise
 
 Client = Callable[[Message], Message | None]
 
@@ -56,9 +59,15 @@ class MemoryGrid(Grid):
                 yield found
 
 
-def reply(message: Message, arrays: Any, *, examples: float = 1, key: str = "arrays", loss: float = 0.5) -> Message:
+def reply(
+    message: Message, arrays: Any, *, examples: float = 1, key: str = "arrays", loss: float = 0.5
+) -> Message:
     """What a client answers: arrays and the metrics that FedAvg wants."""
-    record = arrays if isinstance(arrays, ArrayRecord) else ArrayRecord({k: Array(np.asarray(a)) for k, a in arrays.items()})
+    record = (
+        arrays
+        if isinstance(arrays, ArrayRecord)
+        else ArrayRecord({k: Array(np.asarray(a)) for k, a in arrays.items()})
+    )
     metrics = MetricRecord({"num-examples": examples, "loss": loss})
     return Message(RecordDict({key: record, "metrics": metrics}), reply_to=message)
 
@@ -68,6 +77,8 @@ def moves(by: float) -> Client:
 
     def client(message: Message) -> Message:
         model = {name: array.numpy() for name, array in message.content["arrays"].items()}
-        return reply(message, {n: a + np.asarray(by, a.dtype) if a.dtype.kind == "f" else a for n, a in model.items()})
+        return reply(
+            message, {n: a + np.asarray(by, a.dtype) if a.dtype.kind == "f" else a for n, a in model.items()}
+        )
 
     return client
