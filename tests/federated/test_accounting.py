@@ -103,7 +103,7 @@ def test_the_search_lands_on_the_safe_side_and_close(rate: float) -> None:
 
 
 def plan_of(**given: object) -> object:
-    wanted = dict(epsilon=4.0, delta=DELTA, rounds=30, population=1000) | given
+    wanted = {"epsilon": 4.0, "delta": DELTA, "rounds": 30, "population": 1000} | given
     return PrivateAverage(**wanted).plan  # type: ignore[arg-type]
 
 

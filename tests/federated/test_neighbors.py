@@ -20,7 +20,13 @@ from hubermean.federated.clipping import ClippedTotals
 EPSILON, DELTA, ROUNDS = 1.0, 0.02, 3
 # Thresholds that swing: the noise of the count moves them by a factor of two per standard deviation.
 RULE = AdaptiveThreshold(initial=1.0, target=0.5, learning_rate=30.0, first_rate=30.0, count_share=0.4)
-GIVEN: dict[str, Any] = dict(epsilon=EPSILON, delta=DELTA, rounds=ROUNDS, population=100, threshold=RULE)
+GIVEN: dict[str, Any] = {
+    "epsilon": EPSILON,
+    "delta": DELTA,
+    "rounds": ROUNDS,
+    "population": 100,
+    "threshold": RULE,
+}
 
 
 def others(history: History) -> dict[int, Any]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from hubermean.errors import InputError, parameter
-from hubermean.federated.neighbors import ClientNeighbors
 from hubermean.federated.plan import RoundPlan
 from hubermean.ledger.entries import Question, check_name, compute_digest, name_asker
 from hubermean.ledger.ledger import BudgetLedger
-from hubermean.types.request import Neighbors
+from hubermean.types.clients import ClientNeighbors, Relation, parse_relation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +56,15 @@ class RunCharge:
         )
         if self.ledger.is_charged(self.dataset, question):
             return
-        self.ledger.charge(
-            self.dataset, question, plan.privacy_cost, _relation(plan.neighbors, self), kind="spent"
-        )
+        relation = _relation(plan.neighbors, self.ledger.dataset(self.dataset).neighbors)
+        self.ledger.charge(self.dataset, question, plan.privacy_cost, relation, kind="spent")
 
 
-def _relation(neighbors: ClientNeighbors, charge: RunCharge) -> Neighbors:
-    """Return the relation of the ledger under which a run is charged.
+def _relation(neighbors: ClientNeighbors, budget: Relation) -> Relation:
+    """Return the relation under which a run is charged to a budget.
 
-    Replacing a client is zeroing it out and back in: two changes, as with `add-remove`.
+    A run that hides replacing a client hides throwing its replies away, which is one replacement.
     """
-    if neighbors is not ClientNeighbors.ZERO_OUT:
-        return Neighbors(neighbors.value)
-    if charge.ledger.dataset(charge.dataset).neighbors is Neighbors.ADD_REMOVE:
-        raise InputError(
-            f"the budget of {charge.dataset!r} hides whether someone takes part, and "
-            f"{parameter('neighbors', 'zero-out')} makes the number of clients public; use "
-            f"{parameter('neighbors', 'add-remove')} with a population that was fixed without counting"
-        )
-    return Neighbors.ADD_REMOVE
+    if budget is ClientNeighbors.ZERO_OUT and neighbors is ClientNeighbors.REPLACE_USER:
+        return budget
+    return parse_relation(neighbors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hubermean.federated.neighbors import ClientNeighbors
+from hubermean.types.clients import ClientNeighbors
 
 
 @dataclass(frozen=True, kw_only=True)

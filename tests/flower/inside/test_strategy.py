@@ -26,9 +26,14 @@ def record(arrays: dict[str, np.ndarray] = INITIAL) -> ArrayRecord:
 
 
 def strategy(**given: Any) -> PrivateFedAvg:
-    wanted = dict(
-        epsilon=1e4, delta=1e-5, num_rounds=3, population=HONEST, threshold=10.0, min_available_nodes=1
-    )
+    wanted = {
+        "epsilon": 1e4,
+        "delta": 1e-5,
+        "num_rounds": 3,
+        "population": HONEST,
+        "threshold": 10.0,
+        "min_available_nodes": 1,
+    }
     wanted |= given
     return PrivateFedAvg(noise=lambda number: InsecureSeededNoise(number), **wanted)
 
@@ -39,7 +44,7 @@ def arrays_of(found: ArrayRecord) -> dict[str, np.ndarray]:
 
 def grid_of(*more: Any, honest: int = HONEST) -> MemoryGrid:
     clients = {100 + i: moves(1.0) for i in range(honest)}
-    return MemoryGrid(clients | {i: one for i, one in enumerate(more)})
+    return MemoryGrid(clients | dict(enumerate(more)))
 
 
 def test_a_run_is_fedavg_with_noise() -> None:
@@ -52,17 +57,19 @@ def test_a_run_is_fedavg_with_noise() -> None:
 
     result = ran.start(grid_of(), record(), evaluate_fn=evaluate)
     final = arrays_of(result.arrays)
-    assert np.allclose(final["weight"], 3.0, atol=0.05) and np.allclose(final["bias"], 3.0, atol=0.05)
+    assert np.allclose(final["weight"], 3.0, atol=0.05)
+    assert np.allclose(final["bias"], 3.0, atol=0.05)
     assert final["batches"] == 7
     assert [array.dtype for array in final.values()] == [array.dtype for array in INITIAL.values()]
     assert seen == [0, 1, 2, 3]
-    assert not result.train_metrics_clientapp and not result.evaluate_metrics_clientapp
+    assert not result.train_metrics_clientapp
+    assert not result.evaluate_metrics_clientapp
     assert ran.privacy_spent().rounds_done == 3
 
 
 def bad_array(**changed: Any) -> Any:
     def client(message: Message) -> Message:
-        fields = dict(dtype="float64", shape=(2,), stype="numpy.ndarray", data=b"nothing")
+        fields = {"dtype": "float64", "shape": (2,), "stype": "numpy.ndarray", "data": b"nothing"}
         made = record()
         made["bias"] = Array(**(fields | changed))
         return reply(message, made)
@@ -137,7 +144,8 @@ def test_logs_do_not_depend_on_replies(caplog: pytest.LogCaptureFixture) -> None
         with caplog.at_level(logging.DEBUG, logger="flwr"):
             strategy().start(MemoryGrid(grid_of(*more).clients | {0: lambda m: None}), record(), num_rounds=1)
         texts.append([line for line in caplog.messages if "finished in" not in line and "MB" not in line])
-    assert texts[0] == texts[1] and texts[0]
+    assert texts[0] == texts[1]
+    assert texts[0]
     assert "secret-reason" not in str(texts)
 
 
@@ -151,7 +159,7 @@ def test_rounds_beyond_the_budget_are_refused() -> None:
         ran.configure_train(4, record(), ConfigRecord(), grid)
 
 
-class Crash(Exception):
+class CrashError(Exception):
     pass
 
 
@@ -160,9 +168,11 @@ def test_a_crash_in_any_step_is_resumed_to_the_same_model(tmp_path: Path) -> Non
     for number, (where, when) in enumerate(
         [("configure_train", 1), ("aggregate_train", 1), ("configure_evaluate", 1), ("configure_train", 3)]
     ):
-        given: dict[str, Any] = dict(
-            sampling="poisson", sampling_rate=0.5, state_file=tmp_path / f"run{number}"
-        )
+        given: dict[str, Any] = {
+            "sampling": "poisson",
+            "sampling_rate": 0.5,
+            "state_file": tmp_path / f"run{number}",
+        }
         first = strategy(**given)
         usual, calls = getattr(first, where), []
 
@@ -170,11 +180,11 @@ def test_a_crash_in_any_step_is_resumed_to_the_same_model(tmp_path: Path) -> Non
             calls.append(1)
             found = usual(*args)
             if len(calls) == when:
-                raise Crash
+                raise CrashError
             return found
 
         setattr(first, where, crash)
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             first.start(grid_of(), record())
         resumed = strategy(**given)
         different = record({name: np.asarray(array + 5) for name, array in INITIAL.items()})

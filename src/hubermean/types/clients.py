@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from hubermean.errors import InputError, parameter
+from hubermean.types.request import Neighbors
 
 
 class ClientNeighbors(Enum):
@@ -54,3 +55,14 @@ class ClientNeighbors(Enum):
             ClientNeighbors.REPLACE_USER: "The number of clients is public.",
             ClientNeighbors.ADD_REMOVE: "The population must be a number that was fixed without counting clients.",
         }[self]
+
+
+Relation = Neighbors | ClientNeighbors
+"""What a budget, or a charge to it, is about."""
+
+
+def parse_relation(name: str | Relation) -> Relation:
+    """Return the relation of a budget: one of tables, or "zero-out", which federated runs add."""
+    if name in (ClientNeighbors.ZERO_OUT, ClientNeighbors.ZERO_OUT.value):
+        return ClientNeighbors.ZERO_OUT
+    return Neighbors.parse(name.value if isinstance(name, ClientNeighbors) else name)
