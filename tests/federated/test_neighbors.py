@@ -1,7 +1,7 @@
 """Adversarial neighbors of whole runs of three rounds, whose later rounds depend on what was released before.
 
 The privacy loss is measured on released numbers (`helpers.federated_runs`) and integrated over the noise. Mutants of
-the mechanism must exceed what it promises.
+the mechanism must exceed its guarantee.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def delta_of(first: Any, second: Any, *, samples: int = 64, **changed: Any) -> f
         (with_far_client, with_client_inside, {"neighbors": "replace-user"}),
     ],
 )
-def test_the_loss_of_a_run_is_what_was_promised(first: Any, second: Any, changed: dict[str, Any]) -> None:
+def test_the_loss_of_a_run_is_at_most_its_guarantee(first: Any, second: Any, changed: dict[str, Any]) -> None:
     found = delta_of(first, second, **changed)
     assert found <= 1.01 * DELTA  # the error of the integration
 

@@ -26,7 +26,7 @@ from hubermean.accounting.gaussian import gaussian_alpha, gaussian_delta
 from hubermean.errors import InputError, parameter
 
 SMALLEST_SAMPLED_DELTA = 1e-12
-"""Privacy loss distributions are composed by FFT in floats; deltas below this are not told from its rounding."""
+"""Privacy loss distributions are composed by FFT in floats; deltas below this drown in its rounding."""
 
 _MARGIN = (
     1e-6  # relative, on delta of a composed privacy loss distribution, beside its pessimistic discretisation

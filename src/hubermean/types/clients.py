@@ -51,7 +51,7 @@ class ClientNeighbors(Enum):
     def public_numbers(self) -> str:
         """What a run does not hide, as a sentence."""
         return {
-            ClientNeighbors.ZERO_OUT: "The number of clients is public; what any one of them sent is not.",
+            ClientNeighbors.ZERO_OUT: "The number of clients is public. What any one of them sent is not.",
             ClientNeighbors.REPLACE_USER: "The number of clients is public.",
             ClientNeighbors.ADD_REMOVE: "The population must be a number that was fixed without counting clients.",
         }[self]
