@@ -62,7 +62,12 @@ def composed_epsilon(pair: tuple[list[tuple[float, float]], list[tuple[float, fl
 
 @pytest.mark.parametrize(
     ("epsilon", "rounds", "rate", "replace"),
-    [(4.0, 30, 1.0, False), (2.0, 30, 0.1, False), (4.0, 30, 0.1, True), (1.0, 100, 0.02, False)],
+    [
+        (4.0, 30, 1.0, False),
+        (2.0, 30, 0.1, False),
+        pytest.param(4.0, 30, 0.1, True, marks=pytest.mark.slow),
+        pytest.param(1.0, 100, 0.02, False, marks=pytest.mark.slow),
+    ],
 )
 def test_an_independent_composition_agrees_to_one_percent(
     epsilon: float, rounds: int, rate: float, replace: bool

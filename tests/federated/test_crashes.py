@@ -23,7 +23,7 @@ def kill(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.slow)])
 def test_kill_at_every_statement(tmp_path: Path, every: int) -> None:
     done = kill(tmp_path, "--every", str(every))
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ class RunCharge:
     ledger: BudgetLedger
     dataset: str
     by_whom: str
+    own: bool = False  # opened here, and closed after the charge
 
     @classmethod
     def checked(
@@ -32,8 +33,11 @@ class RunCharge:
             raise InputError(
                 f"{parameter('ledger')} and {parameter('dataset')} go together; give both or neither"
             )
+        own = not isinstance(ledger, BudgetLedger)
         opened = ledger if isinstance(ledger, BudgetLedger) else BudgetLedger(ledger)
-        return cls(ledger=opened, dataset=check_name(dataset, "dataset"), by_whom=name_asker(by_whom))
+        return cls(
+            ledger=opened, own=own, dataset=check_name(dataset, "dataset"), by_whom=name_asker(by_whom)
+        )
 
     def charge(self, plan: RoundPlan, run_id: str) -> None:
         """Commit the charge of all rounds, unless this very run was charged before.
@@ -54,10 +58,13 @@ class RunCharge:
             user_columns=(),
             by_whom=self.by_whom,
         )
-        if self.ledger.is_charged(self.dataset, question):
-            return
-        relation = _relation(plan.neighbors, self.ledger.dataset(self.dataset).neighbors)
-        self.ledger.charge(self.dataset, question, plan.privacy_cost, relation, kind="spent")
+        try:
+            if not self.ledger.is_charged(self.dataset, question):
+                relation = _relation(plan.neighbors, self.ledger.dataset(self.dataset).neighbors)
+                self.ledger.charge(self.dataset, question, plan.privacy_cost, relation, kind="spent")
+        finally:
+            if self.own:
+                self.ledger.close()
 
 
 def _relation(neighbors: ClientNeighbors, budget: Relation) -> Relation:

@@ -25,6 +25,11 @@ class SavedModel:
     def __init__(self, state_file: str | os.PathLike[str] | None) -> None:
         self._path = None if state_file is None else Path(f"{os.path.abspath(state_file)}.model.npz")
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file."""
+        return self._path is not None
+
     def save(self, rounds_done: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Replace the file; what was there stays until all of the new one is on disk."""
         if self._path is None:

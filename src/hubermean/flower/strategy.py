@@ -156,7 +156,8 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
 
         Args:
             grid, timeout, train_config, evaluate_config, evaluate_fn: as in Flower.
-            initial_arrays: the initial model; of a saved run, the model after its last round is taken instead.
+            initial_arrays: the initial model. A run that goes on from a `state_file` has its own; one that goes on in
+                the same process without a file takes this one.
             num_rounds: the last round to make; by default all rounds that were paid for.
 
         Raises:
@@ -244,7 +245,7 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
     def _restore(self, initial_arrays: ArrayRecord) -> ArrayRecord:
         """Return the model after the last finished round of a saved run."""
         done, saved = self.average.rounds_done, self._saved.load()
-        if done == 0:
+        if done == 0 or not self._saved.is_kept:  # without a file, the caller has the model
             return initial_arrays
         if saved is None or saved[0] not in (done, done - 1):
             raise InputError(

@@ -195,6 +195,14 @@ def test_a_crash_in_any_step_is_resumed_to_the_same_model(tmp_path: Path) -> Non
         assert all(np.array_equal(again[name], whole[name]) for name in whole)
 
 
+def test_a_run_goes_on_in_the_same_process_without_a_file() -> None:
+    whole = arrays_of(strategy().start(grid_of(), record()).arrays)
+    parts = strategy()
+    first = parts.start(grid_of(), record(), num_rounds=2)
+    second = parts.start(grid_of(), first.arrays)
+    assert np.array_equal(arrays_of(second.arrays)["weight"], whole["weight"])
+
+
 def test_only_drawn_nodes_are_asked() -> None:
     grid = grid_of(honest=200)
     strategy(sampling="poisson", sampling_rate=0.2, population=200).start(grid, record())
