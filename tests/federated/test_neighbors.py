@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.federated_runs import History, Run, measured_delta
+from helpers.federated_runs import measured_delta
 from hubermean.accounting.rounds import run_delta
 from hubermean.federated import AdaptiveThreshold, PrivateAverage, average, plan
 from hubermean.federated.clipping import ClippedTotals
+from hubermean.federated.run_audit import History, ScriptedRun, audit
 
 EPSILON, DELTA, ROUNDS = 1.0, 0.02, 3
 # Thresholds that swing: the noise of the count moves them by a factor of two per standard deviation.
@@ -61,7 +62,7 @@ def delta_of(first: Any, second: Any, *, samples: int = 64, **changed: Any) -> f
     shift = PrivateAverage(**given).plan.shift
     size = 2 * shift if given.get("neighbors") == "replace-user" else shift
     control = size, run_delta(EPSILON, shift=size, rounds=ROUNDS, sampling_rate=rate)
-    runs = Run(given, first), Run(given, second)
+    runs = [ScriptedRun(parameters=given, clients=clients) for clients in (first, second)]
     return measured_delta(*runs, EPSILON, rounds=ROUNDS, samples=samples, rate=rate, control=control)
 
 
@@ -93,6 +94,23 @@ def test_with_a_secret_sample() -> None:
     assert 0.97 * DELTA <= found <= 1.01 * DELTA
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"threshold": 2},
+        {"neighbors": "add-remove", "center": "last"},
+        {"neighbors": "replace-user", "threshold": AdaptiveThreshold(target=0.3)},
+        {"sampling": "poisson", "sampling_rate": 0.1, "step_size": 4.0},
+    ],
+)
+def test_an_audit_finds_the_claimed_shift_and_no_more(given: dict[str, Any]) -> None:
+    found = audit(epsilon=4, delta=1e-5, rounds=30, population=1000, histories=3, **given)
+    assert found.kept
+    assert found.measured > 0.95 * found.claimed
+    assert str(found).startswith("kept")
+
+
 # --- mutants ----------------------------------------------------------------------------------------------------------
 
 
@@ -100,6 +118,7 @@ def test_a_count_that_is_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) 
     sums = plan.RoundPlan.noise_multiplier.func  # type: ignore[attr-defined]
     free = property(lambda self: sums(_without_count(self)))
     monkeypatch.setattr(plan.RoundPlan, "noise_multiplier", free)
+    assert not audit(**GIVEN, histories=2).kept
     assert delta_of(with_far_client, others) >= 1.5 * DELTA
 
 
@@ -125,6 +144,7 @@ def test_noise_scaled_by_the_next_threshold_is_found(monkeypatch: pytest.MonkeyP
         return exact + (found - exact) * threshold / self.threshold, threshold
 
     monkeypatch.setattr(PrivateAverage, "_compute_round", rescaled)
+    assert not audit(**GIVEN, histories=2).kept
     assert delta_of(with_far_client, others) >= 1.5 * DELTA
 
 
@@ -137,6 +157,7 @@ def test_a_claimed_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     clip = average.clip_and_add
     monkeypatch.setattr(average, "clip_and_add", weighted)
+    assert not audit(**GIVEN, histories=2).kept
     assert delta_of(with_far_client, others) >= 1.5 * DELTA
 
 
