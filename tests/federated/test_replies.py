@@ -12,7 +12,8 @@ import pytest
 
 import hubermean as hm
 from hubermean.federated import PrivateAverage, Reply
-from hubermean.federated.clipping import clip_and_add
+from hubermean.federated.clipping import clip_and_add, squared_lengths
+from hubermean.federated.updates import UpdateShape
 from hubermean.noise.seeded import InsecureSeededNoise
 
 LIKE = {"weight": np.zeros((2, 3), np.float32), "bias": np.zeros(3)}
@@ -228,3 +229,45 @@ def test_clipped_integers_are_within_the_threshold_and_lose_nothing() -> None:
             if math.hypot(*row) <= 0.999:
                 assert np.abs(found.sums / units - row).max() <= 1.1 / units
             assert abs(found.count) <= 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 4097, 40_000])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_how_a_row_is_clipped_depends_on_nothing_but_the_row(size: int, order: Any) -> None:
+    rng = np.random.default_rng(size)
+    center = rng.standard_normal(size)
+    rows = center + rng.standard_normal((9, size))
+    shape = UpdateShape(np.zeros(size))
+
+    def totals(given: np.ndarray, threshold: float) -> tuple[bytes, int]:
+        units: dict[str, Any] = {"threshold_units": 2**40, "count_units": (3, 500)}
+        blocks = shape.blocks(np.array(given, order=order))
+        found = clip_and_add(blocks, size=size, center=center, threshold=threshold, **units)
+        return found.sums.tobytes(), found.count
+
+    far = center + 1e9
+    for row in rows:
+        # The threshold is at the row's own length, where the last bit decides what it counts as.
+        alone = np.ascontiguousarray(row[None])
+        offset = alone - center
+        largest = np.abs(offset).max()
+        length = float(largest * np.sqrt(squared_lengths(offset / largest))[0])
+        for threshold in (length, np.nextafter(length, 0.0)):
+            absent = totals(far[None], threshold)[1]
+            single = totals(alone, threshold)
+            for position in (0, 1, 8):
+                others = np.tile(center, (9, 1))  # each adds nothing to the sums, and 3 to the count
+                others[position] = row
+                assert totals(others, threshold) == (single[0], single[1] + 8 * 3)
+            assert totals(np.vstack([far, row]), threshold)[1] == single[1] + absent
+
+
+def test_squared_lengths_do_not_depend_on_the_block() -> None:
+    rng = np.random.default_rng(3)
+    for size in (1, 3, 50, 4097, 70_001):
+        rows = rng.standard_normal((70, size))
+        found = squared_lengths(rows)
+        assert np.array_equal(squared_lengths(np.asfortranarray(rows)), found)
+        assert np.array_equal(np.concatenate([squared_lengths(row[None]) for row in rows]), found)
+        assert np.array_equal(squared_lengths(rows[::-3]), found[::-3])
+        assert np.allclose(found, (rows**2).sum(axis=1))

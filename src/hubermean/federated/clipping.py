@@ -15,6 +15,7 @@ import numpy as np
 from hubermean.data.arrays import FloatArray, IntArray
 
 _ROUNDING = 2.0**-52
+_CHUNK_VALUES = 2**15  # numbers whose squares are added up at a time, in the processor's cache
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)  # both are private
@@ -69,7 +70,7 @@ def _clip(
 ) -> tuple[IntArray, np.ndarray, np.ndarray]:
     """Return clipped rows in units, which rows are usable, and which lie within the threshold."""
     size = rows.shape[1]
-    offset = rows - center if center is not None else rows.copy()
+    offset = np.array(rows, order="C") if center is None else np.subtract(rows, center, order="C")
     largest = np.abs(offset).max(axis=1)
     usable = np.isfinite(largest)  # NaN is larger than anything here
     if not usable.all():
@@ -78,15 +79,38 @@ def _clip(
     # Scaled by the largest entry, squares neither overflow nor vanish.
     scale = np.where(largest > 0.0, largest, 1.0)
     offset /= scale[:, None]
-    length = np.sqrt(np.einsum("ij,ij->i", offset, offset))  # from 1 to sqrt(size), or 0
+    length = np.sqrt(squared_lengths(offset))  # from 1 to sqrt(size), or 0
     within = largest * length <= threshold
     margin = 1.0 - (size + 16) * _ROUNDING
     edge = margin / np.maximum(length, 0.5)
     offset *= (threshold_units * np.minimum(scale / threshold, edge))[:, None]
     np.trunc(offset, out=offset)
     # A float sum of squares is off by less than (size + 2) roundings of itself, in any order.
-    squares = np.einsum("ij,ij->i", offset, offset) * (1.0 + (size + 16) * _ROUNDING)
+    squares = squared_lengths(offset) * (1.0 + (size + 16) * _ROUNDING)
     safe = squares <= float(threshold_units) ** 2
     if not safe.all():  # never, by the choice of the margin; a check that cannot be made fails closed
         offset[~safe] = 0.0
     return offset.astype(np.int64), usable, within
+
+
+def squared_lengths(rows: FloatArray) -> FloatArray:
+    """Return the sum of squares of each row, to the bit a function of that row alone.
+
+    A sum of numpy (`einsum`, `sum`, `dot`) takes the numbers of a row in an order that depends on how many rows there
+    are and how they lie in memory: then one client decides in which direction the length of another one is rounded, and
+    whether it counts as within the threshold. Here the order is written down, and every operation is between two
+    numbers, which IEEE arithmetic rounds in one way only.
+    """
+    count, size = rows.shape
+    found = np.zeros(count)
+    step = max(1, _CHUNK_VALUES // size)
+    for first in range(0, count, step):
+        for start in range(0, size, _CHUNK_VALUES):
+            squares = np.square(rows[first : first + step, start : start + _CHUNK_VALUES].T, order="C")
+            width = len(squares)
+            while width > 1:
+                half = width // 2
+                squares[:half] += squares[width - half : width]
+                width -= half
+            found[first : first + step] += squares[0]
+    return found

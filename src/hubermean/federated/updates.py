@@ -132,7 +132,7 @@ class UpdateShape:
         rows = max(1, min(_BLOCK_VALUES // self.size, 1024))
         if isinstance(updates, np.ndarray):
             for start in range(0, len(updates), rows):
-                yield updates[start : start + rows].reshape(-1, self.size).astype(np.float64)
+                yield updates[start : start + rows].reshape(-1, self.size).astype(np.float64, order="C")
             return
         buffer = np.empty((rows, self.size))
         held = 0
