@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -107,3 +108,54 @@ def test_a_long_answer_is_restored_to_the_bit(tmp_path: Path) -> None:
     answer = PrivateAverage(state_file=tmp_path / "run", noise=noise, **given).aggregate(updates)
     again = PrivateAverage(state_file=tmp_path / "run", noise=noise, like=updates[0], **given)
     assert np.array_equal(again.last, answer)
+
+
+def interrupt(one: PrivateAverage, work: Any, *, before: str) -> None:
+    """Run `work`, and press Ctrl-C before the line of `PrivateAverage` that begins so."""
+    source = inspect.getsourcefile(PrivateAverage)
+    assert source is not None
+    lines = Path(source).read_text().splitlines()
+    targets = {number for number, line in enumerate(lines, 1) if line.strip().startswith(before)}
+    assert targets
+
+    def on_line(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != source:
+            return None
+        if event == "line" and frame.f_lineno in targets:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return on_line
+
+    previous = sys.gettrace()
+    sys.settrace(on_line)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        sys.settrace(previous)
+
+
+def test_ctrl_c_after_the_commit_is_no_other_process(tmp_path: Path) -> None:
+    one = average(tmp_path / "run", noise=lambda number: InsecureSeededNoise(number))
+    interrupt(one, lambda: one.aggregate(np.ones((4, 2))), before="self._adopt(finished)")
+    assert one.rounds_done == 0
+    saved = average(tmp_path / "run").last
+    assert np.array_equal(one.aggregate(np.ones((4, 2)), round=1), saved)
+    assert one.rounds_done == 1
+    one.aggregate(np.ones((4, 2)))
+    assert average(tmp_path / "run").rounds_done == 2
+    # Another process's answer is not taken for this one's.
+    two = average(tmp_path / "run")
+    interrupt(two, lambda: two.aggregate(np.ones((4, 2))), before="self._store.finish_round(")
+    one.aggregate(np.ones((4, 2)))
+    with pytest.raises(hm.InputError, match="answered by another process"):
+        two.aggregate(np.ones((4, 2)))
+
+
+def test_a_file_that_vanished_or_holds_another_run_takes_no_answer(tmp_path: Path) -> None:
+    one = average(tmp_path / "run")
+    (tmp_path / "run").unlink()
+    two = average(tmp_path / "run")
+    with pytest.raises(hm.InputError, match="another run by now"):
+        one.aggregate(np.ones((4, 2)))
+    two.aggregate(np.ones((4, 2)))

@@ -24,7 +24,7 @@ import numpy as np
 import hubermean
 from hubermean.federated import PrivateAverage
 from hubermean.federated.charging import RunCharge
-from hubermean.federated.saved_run import FileStore
+from hubermean.federated.saved_run import FileStore, Progress
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.release.ledger import Ledger
 
@@ -145,10 +145,11 @@ def save_late() -> None:
     """Break the guarantee on purpose: the answer leaves first, then it is saved."""
     finish = FileStore.finish_round
 
-    def late(self: FileStore, number: int, **given: Any) -> None:
+    def late(self: FileStore, finished: Progress) -> None:
+        answer = [float(one).hex() for one in finished.answer]  # type: ignore[union-attr]
         with open(self.path.parent / "answers", "a") as file:
-            file.write(json.dumps([number, [float(one).hex() for one in given["answer"]]]) + "\n")
-        finish(self, number, **given)
+            file.write(json.dumps([finished.rounds, answer]) + "\n")
+        finish(self, finished)
 
     FileStore.finish_round = late  # type: ignore[method-assign]
 

@@ -56,6 +56,7 @@ class PrivateAverage:
         like: the model or an example update. Its shape is public; replies of another shape count as nothing. Not
             needed where updates come as one array with a row per client.
         state_file: file that keeps the run across crashes. A run with the same parameters goes on where it stopped.
+            Never put back an older copy of it: rounds that were answered since would be answered again.
         ledger, dataset, by_whom: charge the whole run to a data set of a ledger before the first round.
         noise: noise of each round, for tests; by default the operating system's.
 
@@ -132,6 +133,7 @@ class PrivateAverage:
         self._process = os.getpid()
         self._cohort: Cohort | None = None
         self._source: tuple[int, NoiseSource] | None = None
+        self._finishing: str | None = None
         self._store: RunStore = MemoryStore() if state_file is None else FileStore(state_file)
         self._progress = self._resume()
 
@@ -236,6 +238,7 @@ class PrivateAverage:
         """
         with self._lock:
             self._check_process()
+            self._settle()
             self._next_round()
             if not self.plan.sampled:
                 return list(dict.fromkeys(clients))
@@ -261,6 +264,7 @@ class PrivateAverage:
         """
         with self._lock:
             self._check_process()
+            self._settle()
             if round is not None and check_integer("round", round, least=1) == self._progress.rounds:
                 self._settle_shape(updates, like)
                 return self.last
@@ -281,12 +285,33 @@ class PrivateAverage:
                 selected = self._select(updates, number, shape)
                 self._begin()
                 answer, threshold = self._compute_round(selected, number, shape)
-            self._store.finish_round(number, shape=shape.text, threshold=threshold, answer=answer)
-            self._progress = replace(
-                self._progress, rounds=number, threshold=threshold, answer=answer, shape=shape.text
+            finished = replace(
+                self._progress,
+                rounds=number,
+                token=os.urandom(16).hex(),
+                threshold=threshold,
+                answer=answer,
+                shape=shape.text,
             )
+            self._finishing = finished.token
+            self._store.finish_round(finished)
+            self._adopt(finished)
             self._cohort = None
             return self.last
+
+    def _adopt(self, finished: Progress) -> None:
+        """Go on after a round that was saved."""
+        self._progress = finished
+        self._finishing = None
+
+    def _settle(self) -> None:
+        """Find out whether a round whose end was interrupted was saved, and go on after it if it was."""
+        if self._finishing is None:
+            return
+        saved = self._store.load()
+        if saved is not None and saved.token == self._finishing:
+            self._adopt(saved)
+        self._finishing = None
 
     def _compute_round(
         self, selected: list[Any] | NDArray[Any], number: int, shape: UpdateShape

@@ -2,7 +2,8 @@
 
 A round is over when its answer is committed, before anybody sees it. A process that dies earlier has released nothing
 of the round; one that dies later leaves the answer in the file, and it is returned again. Round numbers are unique in
-the file, so that of two processes that compute the same round only one gets an answer to return.
+the file, so that of two processes that compute the same round only one gets an answer to return. An older copy of the
+file knows nothing of the rounds after it and would answer them again: only a ledger can tell.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CHUNK_BYTES = 2**24
 _WAIT_SECONDS = 120.0
 _SCHEMA = (
     "CREATE TABLE run (id TEXT NOT NULL, plan TEXT NOT NULL, shape TEXT, charged INTEGER NOT NULL)",
-    "CREATE TABLE rounds (number INTEGER PRIMARY KEY NOT NULL, threshold TEXT NOT NULL)",
+    "CREATE TABLE rounds (number INTEGER PRIMARY KEY NOT NULL, threshold TEXT NOT NULL, token TEXT NOT NULL)",
     "CREATE TABLE answer (part INTEGER PRIMARY KEY NOT NULL, numbers BLOB NOT NULL)",
 )
 
@@ -41,6 +42,7 @@ class Progress:
         shape: the shape of updates as text; None before the first round.
         charged: whether the ledger was charged, where there is one.
         rounds: number of finished rounds.
+        token: random name of the last finished round, by which the process that computed it knows its answer.
         threshold: of the next round; None before the first.
         answer: the last average, as a row; None before the first.
     """
@@ -50,6 +52,7 @@ class Progress:
     shape: str | None = None
     charged: bool = False
     rounds: int = 0
+    token: str | None = None
     threshold: float | None = None
     answer: FloatArray | None = None
 
@@ -63,7 +66,7 @@ class RunStore(Protocol):
 
     def note_charge(self) -> None: ...
 
-    def finish_round(self, number: int, *, shape: str, threshold: float, answer: FloatArray) -> None: ...
+    def finish_round(self, finished: Progress) -> None: ...
 
 
 class MemoryStore:
@@ -78,7 +81,7 @@ class MemoryStore:
     def note_charge(self) -> None:
         pass
 
-    def finish_round(self, number: int, *, shape: str, threshold: float, answer: FloatArray) -> None:
+    def finish_round(self, finished: Progress) -> None:
         pass
 
 
@@ -104,7 +107,7 @@ class FileStore:
                 return None  # the process died before anything was written
             run_id, plan, shape, charged = file.execute("SELECT id, plan, shape, charged FROM run").fetchone()
             last = file.execute(
-                "SELECT number, threshold FROM rounds ORDER BY number DESC LIMIT 1"
+                "SELECT number, threshold, token FROM rounds ORDER BY number DESC LIMIT 1"
             ).fetchone()
             parts = file.execute("SELECT numbers FROM answer ORDER BY part").fetchall()
         return Progress(
@@ -114,6 +117,7 @@ class FileStore:
             charged=bool(charged),
             rounds=last[0] if last else 0,
             threshold=float.fromhex(last[1]) if last else None,
+            token=last[2] if last else None,
             answer=np.frombuffer(b"".join(part for (part,) in parts), dtype="<f8").astype(np.float64)
             if last
             else None,
@@ -134,17 +138,27 @@ class FileStore:
         with self._open() as file, _transaction(file):
             file.execute("UPDATE run SET charged = 1")
 
-    def finish_round(self, number: int, *, shape: str, threshold: float, answer: FloatArray) -> None:
-        written = np.ascontiguousarray(answer, dtype="<f8").tobytes()
+    def finish_round(self, finished: Progress) -> None:
+        if finished.answer is None or finished.threshold is None:
+            raise AssertionError("a finished round has an answer")
+        number = finished.rounds
+        written = np.ascontiguousarray(finished.answer, dtype="<f8").tobytes()
         with self._open() as file, _transaction(file):
-            finished = file.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0]
-            if finished != number - 1:
+            (run_id,) = file.execute("SELECT id FROM run").fetchone()
+            if run_id != finished.run_id:
+                raise InputError(
+                    f"{self.path.name} holds another run by now; the answer of round {number} was discarded"
+                )
+            done = file.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0]
+            if done != number - 1:
                 raise InputError(
                     f"round {number} was answered by another process; this one's answer was discarded. Run one "
                     "process at a time, and resume from the file"
                 )
-            file.execute("INSERT INTO rounds VALUES (?, ?)", (number, threshold.hex()))
-            file.execute("UPDATE run SET shape = ?", (shape,))
+            file.execute(
+                "INSERT INTO rounds VALUES (?, ?, ?)", (number, finished.threshold.hex(), finished.token)
+            )
+            file.execute("UPDATE run SET shape = ?", (finished.shape,))
             file.execute("DELETE FROM answer")
             for part, start in enumerate(range(0, len(written), _CHUNK_BYTES)):
                 file.execute(
@@ -164,7 +178,7 @@ class FileStore:
         except (sqlite3.Error, TypeError, ValueError) as error:
             raise InputError(
                 f"the {parameter('state_file')} {self.path.name} cannot be read or written: {type(error).__name__}; "
-                "check the disk and the permissions, or restore the file"
+                "check the disk and the permissions. Do not put back an older copy: it would answer rounds again"
             ) from None
 
 
