@@ -6,6 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,67 @@ def test_a_file_that_vanished_or_holds_another_run_takes_no_answer(tmp_path: Pat
     with pytest.raises(hm.InputError, match="another run by now"):
         one.aggregate(np.ones((4, 2)))
     two.aggregate(np.ones((4, 2)))
+
+
+def charged(path: Path, ledger: hm.Ledger, dataset: str = "phones") -> PrivateAverage:
+    return average(path, ledger=ledger, dataset=dataset)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[hm.Ledger]:
+    with hm.Ledger(tmp_path / "budget.sqlite") as opened:
+        opened.init("phones", epsilon=30.0, delta=1e-3, neighbors="zero-out")
+        opened.init("tablets", epsilon=30.0, delta=1e-3, neighbors="zero-out")
+        yield opened
+
+
+def test_a_run_that_goes_on_with_another_data_set_or_ledger_is_charged_there(
+    tmp_path: Path, ledger: hm.Ledger
+) -> None:
+    charged(tmp_path / "run", ledger).aggregate(np.ones((4, 2)))
+    average(tmp_path / "run").aggregate(np.ones((4, 2)))  # without a ledger
+    charged(tmp_path / "run", ledger, "tablets").aggregate(np.ones((4, 2)))
+    with hm.Ledger(tmp_path / "another.sqlite") as other:
+        other.init("phones", epsilon=30.0, delta=1e-3, neighbors="zero-out")
+        charged(tmp_path / "run", other).aggregate(np.ones((4, 2)))
+        found = [ledger.dataset("phones"), ledger.dataset("tablets"), other.dataset("phones")]
+        assert other.verify().sound
+    again = charged(tmp_path / "run", ledger)
+    assert again.privacy_spent().epsilon == 10.0
+    again.aggregate(np.ones((4, 2)))
+    assert [float(one.spent.loss) for one in found] == [10.0, 10.0, 10.0]
+    assert float(ledger.dataset("phones").spent.loss) == 10.0
+    assert ledger.verify().sound
+
+
+@pytest.mark.parametrize("composition", ["basic", "concentrated"])
+def test_an_older_copy_of_the_file_is_refused_where_there_is_a_ledger(
+    tmp_path: Path, ledger: hm.Ledger, composition: str
+) -> None:
+    ledger.init(composition, epsilon=50.0, delta=1e-3, neighbors="zero-out", composition=composition)
+    one = charged(tmp_path / "run", ledger, composition)
+    copies = []
+    for _ in range(3):
+        copies.append((tmp_path / "run").read_bytes())
+        one.aggregate(np.ones((4, 2)))
+    spent = ledger.dataset(composition).spent
+    for copy in copies:
+        (tmp_path / "copy").write_bytes(copy)
+        with pytest.raises(hm.InputError, match="older copy"):
+            charged(tmp_path / "copy", ledger, composition)
+    assert charged(tmp_path / "run", ledger, composition).rounds_done == 3
+    assert ledger.dataset(composition).spent == spent
+    assert ledger.verify().sound
+
+
+def test_an_answer_that_the_ledger_does_not_know_of_is_noted_before_it_is_returned(
+    tmp_path: Path, ledger: hm.Ledger
+) -> None:
+    one = charged(tmp_path / "run", ledger)
+    one.aggregate(np.ones((4, 2)))
+    copy = (tmp_path / "run").read_bytes()
+    interrupt(one, lambda: one.aggregate(np.ones((4, 2))), before="self._adopt(finished)")
+    assert charged(tmp_path / "run", ledger).last is not None
+    (tmp_path / "run").write_bytes(copy)
+    with pytest.raises(hm.InputError, match="older copy"):
+        charged(tmp_path / "run", ledger)

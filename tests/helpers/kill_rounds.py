@@ -25,6 +25,7 @@ import hubermean
 from hubermean.federated import PrivateAverage
 from hubermean.federated.charging import RunCharge
 from hubermean.federated.saved_run import FileStore, Progress
+from hubermean.ledger.amounts import NOTHING
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.release.ledger import Ledger
 
@@ -132,7 +133,8 @@ def kill_at(folder: Path, target: Point, *, fresh: bool) -> dict[int, set[tuple[
     assert in_child(work) == -signal.SIGKILL, target
     assert in_child(lambda: make_rounds(folder, lambda number: number + 1000 * fresh)) == 0, target
     with Ledger(folder / "budget.sqlite") as ledger:
-        charges = [entry for entry in ledger.entries("phones") if entry.kind in ("charged", "spent")]
+        costs = [entry.read_cost("cost") for entry in ledger.entries("phones") if entry.kind == "spent"]
+        charges = [cost for cost in costs if cost != NOTHING]
         assert len(charges) == 1, f"charged {len(charges)} times: {target}"
         assert float(ledger.dataset("phones").spent.loss) == 10.0
     found = answers(folder)

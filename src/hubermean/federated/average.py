@@ -56,8 +56,10 @@ class PrivateAverage:
         like: the model or an example update. Its shape is public; replies of another shape count as nothing. Not
             needed where updates come as one array with a row per client.
         state_file: file that keeps the run across crashes. A run with the same parameters goes on where it stopped.
-            Never put back an older copy of it: rounds that were answered since would be answered again.
-        ledger, dataset, by_whom: charge the whole run to a data set of a ledger before the first round.
+            Never put back an older copy of it: rounds that were answered since would be answered again. A copy that
+            is behind the `ledger` is refused; without a ledger it is not recognised.
+        ledger, dataset, by_whom: charge the whole run to a data set of a ledger before the first round. With a
+            `state_file`, each answered round is noted there, at no cost.
         noise: noise of each round, for tests; by default the operating system's.
 
     Raises:
@@ -134,6 +136,7 @@ class PrivateAverage:
         self._cohort: Cohort | None = None
         self._source: tuple[int, NoiseSource] | None = None
         self._finishing: str | None = None
+        self._charged = False
         self._store: RunStore = MemoryStore() if state_file is None else FileStore(state_file)
         self._progress = self._resume()
 
@@ -143,6 +146,7 @@ class PrivateAverage:
             # Not a secret: a name that no other run has.
             saved = Progress(run_id=os.urandom(16).hex(), plan=self.plan.to_text())
             self._store.begin(saved)
+            return saved
         if saved.plan != self.plan.to_text():
             raise InputError(
                 f"{parameter('state_file')} holds a run with other parameters; give the same parameters to go on, or "
@@ -150,7 +154,23 @@ class PrivateAverage:
             )
         if self._shape is not None:
             self._check_shape(saved, self._shape)
+        self._compare_with_ledger(saved)
         return saved
+
+    def _compare_with_ledger(self, saved: Progress) -> None:
+        """Refuse a file that ends before a round that was answered, as the ledger says."""
+        if self._charge is None:
+            return
+        standing = self._charge.look_up(saved.run_id)
+        if standing.answered > saved.rounds:
+            raise InputError(
+                f"{parameter('state_file')} is an older copy: it ends at round {saved.rounds}, but the ledger says that "
+                f"round {standing.answered} was answered, and it would be answered again. Give the newest copy, or "
+                "another file for a new run"
+            )
+        self._charged = standing.charged
+        if standing.charged and standing.answered < saved.rounds:  # stopped between the file and the ledger
+            self._charge.note_round(self.plan, saved.run_id, saved.rounds)
 
     # --- where the run stands ---------------------------------------------------------------------------------------
 
@@ -194,7 +214,7 @@ class PrivateAverage:
         """Return what the run has cost: all of its budget from the first round on, whether or not it goes on."""
         plan, begun = (
             self.plan,
-            self._progress.rounds > 0 or self._progress.charged or self._cohort is not None,
+            self._progress.rounds > 0 or self._charged or self._cohort is not None,
         )
         return PrivacySpent(
             epsilon=plan.epsilon if begun else 0.0,
@@ -301,6 +321,8 @@ class PrivateAverage:
 
     def _adopt(self, finished: Progress) -> None:
         """Go on after a round that was saved."""
+        if self._charge is not None and self._store.lasts:
+            self._charge.note_round(self.plan, finished.run_id, finished.rounds)
         self._progress = finished
         self._finishing = None
 
@@ -367,11 +389,10 @@ class PrivateAverage:
 
     def _begin(self) -> None:
         """Charge the whole run, once, before anything private is computed."""
-        if self._charge is None or self._progress.charged:
+        if self._charge is None or self._charged:
             return
         self._charge.charge(self.plan, self._progress.run_id)
-        self._store.note_charge()
-        self._progress = replace(self._progress, charged=True)
+        self._charged = True
 
     def _select(self, updates: Any, number: int, shape: UpdateShape) -> list[Any] | NDArray[Any]:
         selected = select_updates(updates, round=number, cohort=self._cohort)

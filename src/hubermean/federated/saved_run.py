@@ -26,7 +26,7 @@ _APPLICATION = 0x48624672
 _CHUNK_BYTES = 2**24
 _WAIT_SECONDS = 120.0
 _SCHEMA = (
-    "CREATE TABLE run (id TEXT NOT NULL, plan TEXT NOT NULL, shape TEXT, charged INTEGER NOT NULL)",
+    "CREATE TABLE run (id TEXT NOT NULL, plan TEXT NOT NULL, shape TEXT)",
     "CREATE TABLE rounds (number INTEGER PRIMARY KEY NOT NULL, threshold TEXT NOT NULL, token TEXT NOT NULL)",
     "CREATE TABLE answer (part INTEGER PRIMARY KEY NOT NULL, numbers BLOB NOT NULL)",
 )
@@ -40,7 +40,6 @@ class Progress:
         run_id: random name of the run, by which a ledger knows it.
         plan: the parameters as text.
         shape: the shape of updates as text; None before the first round.
-        charged: whether the ledger was charged, where there is one.
         rounds: number of finished rounds.
         token: random name of the last finished round, by which the process that computed it knows its answer.
         threshold: of the next round; None before the first.
@@ -50,7 +49,6 @@ class Progress:
     run_id: str
     plan: str
     shape: str | None = None
-    charged: bool = False
     rounds: int = 0
     token: str | None = None
     threshold: float | None = None
@@ -60,11 +58,12 @@ class Progress:
 class RunStore(Protocol):
     """Where the progress of a run is kept."""
 
+    @property
+    def lasts(self) -> bool: ...
+
     def load(self) -> Progress | None: ...
 
     def begin(self, progress: Progress) -> None: ...
-
-    def note_charge(self) -> None: ...
 
     def finish_round(self, finished: Progress) -> None: ...
 
@@ -72,13 +71,12 @@ class RunStore(Protocol):
 class MemoryStore:
     """Keeps nothing beyond the process."""
 
+    lasts = False
+
     def load(self) -> Progress | None:
         return None
 
     def begin(self, progress: Progress) -> None:
-        pass
-
-    def note_charge(self) -> None:
         pass
 
     def finish_round(self, finished: Progress) -> None:
@@ -87,6 +85,8 @@ class MemoryStore:
 
 class FileStore:
     """One SQLite file per run; every commit is synchronised to disk."""
+
+    lasts = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.abspath(path))
@@ -105,7 +105,7 @@ class FileStore:
                         f"{self.path.name} is no saved run; choose another {parameter('state_file')}"
                     )
                 return None  # the process died before anything was written
-            run_id, plan, shape, charged = file.execute("SELECT id, plan, shape, charged FROM run").fetchone()
+            run_id, plan, shape = file.execute("SELECT id, plan, shape FROM run").fetchone()
             last = file.execute(
                 "SELECT number, threshold, token FROM rounds ORDER BY number DESC LIMIT 1"
             ).fetchone()
@@ -114,7 +114,6 @@ class FileStore:
             run_id=run_id,
             plan=plan,
             shape=shape,
-            charged=bool(charged),
             rounds=last[0] if last else 0,
             threshold=float.fromhex(last[1]) if last else None,
             token=last[2] if last else None,
@@ -130,13 +129,9 @@ class FileStore:
             for statement in _SCHEMA:
                 file.execute(statement)
             file.execute(
-                "INSERT INTO run VALUES (?, ?, ?, 0)", (progress.run_id, progress.plan, progress.shape)
+                "INSERT INTO run VALUES (?, ?, ?)", (progress.run_id, progress.plan, progress.shape)
             )
             file.execute(f"PRAGMA application_id = {_APPLICATION}")
-
-    def note_charge(self) -> None:
-        with self._open() as file, _transaction(file):
-            file.execute("UPDATE run SET charged = 1")
 
     def finish_round(self, finished: Progress) -> None:
         if finished.answer is None or finished.threshold is None:

@@ -23,7 +23,6 @@ from hubermean.ledger.composition import changes_between, composition_named
 from hubermean.ledger.dataset import Dataset, read_dataset
 from hubermean.ledger.entries import (
     ANSWERS,
-    CHARGES,
     GENESIS,
     Entry,
     Kind,
@@ -252,13 +251,6 @@ class BudgetLedger:
         with self._store.reading() as rows:
             read_dataset(rows, name)
             return _find_answer(rows, name, question)
-
-    def is_charged(self, name: str, question: Question) -> bool:
-        """Whether a charge for this very question was committed; it reads all entries of the ledger."""
-        key = _question_key(name, question)
-        return any(
-            entry.kind in CHARGES and entry.content.get("question") == key for entry in self.entries(name)
-        )
 
     @overload
     def charge(
