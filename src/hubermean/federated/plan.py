@@ -114,6 +114,13 @@ class RoundPlan:
             steps=_check_count("steps", steps, 1000),
             step_size=check_positive("step_size", step_size),
         )
+        if plan.denominator < 1.0:
+            raise InputError(
+                f"{parameter('sampling_rate')} must draw at least one client per round on average: at least "
+                f"{1.0 / plan.population:g}, not {sampling_rate!r}"
+            )
+        if not 1e-6 <= plan.step_size <= 1e6:
+            raise InputError(f"{parameter('step_size')} must lie between 1e-6 and 1e6, not {step_size!r}")
         plan._check_discreteness()
         return plan
 

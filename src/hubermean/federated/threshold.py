@@ -44,12 +44,17 @@ class AdaptiveThreshold:
 
     def __post_init__(self) -> None:
         check_probability("target", self.target)
-        if not (is_real(self.initial) and 2.0**-300 <= self.initial <= 2.0**300):
+        for name in (
+            "initial",
+            "target",
+            "learning_rate",
+            "first_rate",
+        ):  # equal parameters are equal as text
+            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
+        if not 2.0**-300 <= self.initial <= 2.0**300:
             raise InputError(
                 f"{parameter('initial')} must be a number above 0 and below 1e90, not {self.initial!r}"
             )
-        check_positive("learning_rate", self.learning_rate)
-        check_positive("first_rate", self.first_rate)
         if not 0.01 <= self.target <= 0.99:
             raise InputError(f"{parameter('target')} must lie between 0.01 and 0.99, not {self.target!r}")
         if self.count_share is not None and not (
@@ -58,6 +63,8 @@ class AdaptiveThreshold:
             raise InputError(
                 f"{parameter('count_share')} must lie between 1e-6 and 0.9, not {self.count_share!r}"
             )
+        if self.count_share is not None:
+            object.__setattr__(self, "count_share", float(self.count_share))
 
     def next_threshold(self, threshold: float, *, round: int, above_target: float) -> float:
         """Return the threshold of the next round.
