@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ _SMALL_FLOATS = ("bfloat16", "float8", "float4", "float6")  # of ml_dtypes, whic
 
 @dataclass(frozen=True)
 class _Leaf:
-    """One tensor: its shape, its type if it is one of numpy's floats, and an example of what to return."""
+    """One tensor: its shape, its type if it is one of numpy's floats, and an empty tensor like those to return."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -86,7 +87,9 @@ class UpdateShape:
                 f"{path} must be an array of floating-point numbers, or a list or dictionary of them"
             )
         dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float32)
-        self._leaves.append(_Leaf(tuple(array.shape), dtype, like, int(array.size)))
+        # Of a tensor only its type and device are kept, never its numbers.
+        example = like.new_tensor(np.empty(0)) if hasattr(like, "new_tensor") else None
+        self._leaves.append(_Leaf(tuple(array.shape), dtype, example, int(array.size)))
         return len(self._leaves) - 1
 
     def read(self, update: Any, row: FloatArray) -> bool:
@@ -112,8 +115,11 @@ class UpdateShape:
             if not isinstance(update, Sequence) or len(update) != len(tree):
                 return False
             return all(self._collect(one, update[number], found) for number, one in enumerate(tree))
+        shape = self._leaves[tree].shape
+        if not _may_have(update, shape):
+            return False
         array = _to_array(update)
-        if array.shape != self._leaves[tree].shape or not (_is_float(array) or array.dtype.kind in "iu"):
+        if array.shape != shape or not (_is_float(array) or array.dtype.kind in "iu"):
             return False
         found.append(array)
         return True
@@ -145,6 +151,29 @@ class UpdateShape:
                 held = 0
         if held:
             yield buffer[:held]
+
+
+def _may_have(given: Any, shape: tuple[int, ...]) -> bool:
+    """Whether numbers may have this shape, before anything is allocated for them.
+
+    A few nested lists that share their parts, or text beside numbers, would take terabytes as an array.
+    """
+    if issubclass(type(given), list | tuple):
+        lengths_fit = bool(shape) and len(given) == shape[0]
+        return lengths_fit and all(_may_have(one, shape[1:]) for one in islice(given, shape[0]))
+    if issubclass(type(given), float | int):
+        return not shape
+    if issubclass(type(given), np.ma.MaskedArray | str | range):
+        return False
+    return hasattr(given, "__array__") or not issubclass(type(given), Sequence) or _is_buffer(given)
+
+
+def _is_buffer(given: Any) -> bool:
+    try:
+        memoryview(given).release()
+    except TypeError:
+        return False
+    return True
 
 
 def _to_array(given: Any) -> NDArray[Any]:
