@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import signal
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +292,38 @@ def test_nothing_federated_is_imported_before_it_is_used() -> None:
     code = "import sys, hubermean.federated; print([m for m in ('torch', 'jax', 'flwr', 'duckdb') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_refused_call_keeps_no_shape() -> None:
+    one = average(sampling="poisson", sampling_rate=0.5, epsilon=10.0)
+    one.draw_cohort(range(200))
+    with pytest.raises(hm.InputError, match="dictionary of updates by client"):
+        one.aggregate(UPDATES)
+    assert one.aggregate({}, like=np.zeros(2)).shape == (2,)
+
+
+def test_equal_parameters_are_the_same_run(tmp_path: Path) -> None:
+    for initial in (1, 1.0, np.float32(1), Fraction(1)):
+        average(threshold=AdaptiveThreshold(initial=initial), state_file=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "given", [{"sampling": "poisson", "sampling_rate": 1e-200}, {"step_size": 1e308}, {"step_size": 1e-300}]
+)
+def test_extreme_parameters_are_refused_at_once(given: dict[str, Any]) -> None:
+    with pytest.raises(hm.InputError, match=next(reversed(given))):
+        average(**given)
+
+
+def test_a_fork_never_waits_for_the_lock() -> None:
+    one = average()
+    with one._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                one.aggregate(UPDATES)
+            except hm.InputError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -224,3 +226,72 @@ def test_an_answer_that_the_ledger_does_not_know_of_is_noted_before_it_is_return
     (tmp_path / "run").write_bytes(copy)
     with pytest.raises(hm.InputError, match="older copy"):
         charged(tmp_path / "run", ledger)
+
+
+def test_each_round_has_a_cohort_of_its_own_whenever_the_last_one_was_interrupted() -> None:
+    one = PrivateAverage(
+        epsilon=10.0,
+        delta=1e-5,
+        rounds=5,
+        population=100,
+        threshold=1.0,
+        sampling="poisson",
+        sampling_rate=0.5,
+        like=np.zeros(2),
+        noise=lambda number: InsecureSeededNoise(number),
+    )
+    updates = {client: np.ones(2) for client in range(100)}
+    first = one.draw_cohort(updates)
+    interrupt(one, lambda: one.aggregate(updates), before="return self.last")
+    assert one.rounds_done == 1
+    with pytest.raises(hm.InputError, match="draw_cohort"):
+        one.aggregate(updates)
+    assert one.draw_cohort(updates) != first
+
+
+def test_seeded_noise_of_an_earlier_process_is_remembered(tmp_path: Path) -> None:
+    average(tmp_path / "run").aggregate(np.ones((4, 2)))
+    again = average(tmp_path / "run", noise=None)
+    assert "No privacy" in str(again.privacy_spent())
+    again.aggregate(np.ones((4, 2)))
+    assert "No privacy" in str(average(tmp_path / "run", noise=None).privacy_spent())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE rounds SET threshold = 'nan'",
+        "UPDATE rounds SET threshold = 'zz'",
+        "UPDATE answer SET numbers = x'313233'",
+        "UPDATE answer SET numbers = x'3132333435363738'",
+        "UPDATE answer SET numbers = 'text'",
+        "UPDATE rounds SET number = 99 WHERE number = 2",
+        "DELETE FROM rounds WHERE number = 1",
+        "DELETE FROM run",
+    ],
+)
+def test_a_damaged_file_is_refused_in_a_sentence(tmp_path: Path, change: str) -> None:
+    one = average(tmp_path / "run")
+    one.aggregate(np.ones((4, 2)))
+    one.aggregate(np.ones((4, 2)))
+    with contextlib.closing(sqlite3.connect(tmp_path / "run")) as file, file:
+        file.execute(change)
+    with pytest.raises(hm.InputError, match=r"run|damaged"):
+        average(tmp_path / "run")
+
+
+def test_a_file_that_was_emptied_is_no_new_run(tmp_path: Path) -> None:
+    average(tmp_path / "run").aggregate(np.ones((4, 2)))
+    (tmp_path / "run").write_bytes(b"")
+    with pytest.raises(hm.InputError, match="is empty"):
+        average(tmp_path / "run")
+
+
+def test_a_discarded_answer_is_not_in_the_frames_of_the_error(tmp_path: Path) -> None:
+    one, two = average(tmp_path / "run"), average(tmp_path / "run")
+    one.aggregate(np.ones((4, 2)))
+    with pytest.raises(hm.InputError, match="another process") as caught:
+        two.aggregate(np.ones((4, 2)))
+    assert caught.value.__context__ is None
+    for entry in caught.traceback[1:]:
+        assert not {"answer", "finished", "written", "selected"} & set(entry.frame.f_locals)

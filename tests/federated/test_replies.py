@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import hubermean as hm
@@ -271,3 +273,93 @@ def test_squared_lengths_do_not_depend_on_the_block() -> None:
         assert np.array_equal(np.concatenate([squared_lengths(row[None]) for row in rows]), found)
         assert np.array_equal(squared_lengths(rows[::-3]), found[::-3])
         assert np.allclose(found, (rows**2).sum(axis=1))
+
+
+def test_names_that_are_not_equal_to_themselves_are_nobodys() -> None:
+    unlike = [float("nan") for _ in range(CLIENTS)]
+    found = average().aggregate([Reply(client=client, update=honest()) for client in unlike])
+    assert np.array_equal(flat(found), flat(average().aggregate([])))
+    assert np.array_equal(flat(average().aggregate(dict.fromkeys(unlike, honest()))), flat(found))
+    for sampling in ({}, {"sampling": "poisson", "sampling_rate": 0.5}):
+        with pytest.raises(hm.InputError, match="equal to itself"):
+            average(**sampling).draw_cohort([1, *unlike])
+
+
+class SilentClass:
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("no class")
+
+    @__class__.setter
+    def __class__(self, _: Any) -> None:
+        raise RuntimeError("no class")
+
+
+class ReplyWithoutUpdate(Reply):
+    @property
+    def update(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("no update")
+
+    @update.setter
+    def update(self, _: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("sampling", [{}, {"sampling": "poisson", "sampling_rate": 0.9999999}])
+def test_a_reply_that_raises_when_it_is_looked_at_ends_no_round(sampling: dict[str, Any]) -> None:
+    one = average(**sampling)
+    one.draw_cohort(range(CLIENTS))
+    replies: list[Any] = [Reply(client=number, update=honest()) for number in range(1, CLIENTS)]
+    bad = [ReplyWithoutUpdate(client=0, update=None)] + ([] if sampling else [SilentClass()])
+    found = one.aggregate([*replies, *bad])
+    assert flat(found)[0] == pytest.approx(1 - 1 / CLIENTS, abs=0.05)
+
+
+def test_names_that_cannot_be_compared_are_refused() -> None:
+    class Name:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            if other is self:
+                return True
+            raise RuntimeError("no")
+
+    one = average()
+    with pytest.raises(hm.InputError, match="cannot be compared"):
+        one.aggregate([Reply(client=Name(), update=honest()), Reply(client=Name(), update=honest())])
+    assert one.rounds_done == 0
+
+
+def test_lists_that_share_parts_take_no_memory() -> None:
+    bomb: Any = [0.0] * 1000
+    for _ in range(2):
+        bomb = [bomb] * 300
+    tracemalloc.start()
+    try:
+        for given in (bomb, [bomb] * 3, range(10**8), ["x" * 10**6] * 3, [["x" * 10**6] * 3] * 2):
+            average().aggregate([with_bias(given), {"weight": given, "bias": [0, 0, 0]}])
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "some text",
+        pd.DataFrame(np.ones((CLIENTS, 9))),
+        np.ma.masked_all((CLIENTS, 9)),
+    ],
+    ids=["text", "DataFrame", "masked"],
+)
+def test_a_container_that_would_use_up_a_round_is_refused(given: Any) -> None:
+    one = average(like=np.zeros(9))
+    with pytest.raises(hm.InputError, match="updates"):
+        one.aggregate(given)
+    assert one.rounds_done == 0
+
+
+def test_masked_numbers_are_no_reply() -> None:
+    found = average().aggregate([with_bias(np.ma.array(np.ones(3), mask=[1, 0, 0]))] * CLIENTS)
+    assert np.array_equal(flat(found), flat(average().aggregate([])))

@@ -17,7 +17,7 @@ from hubermean.data.arrays import FloatArray
 from hubermean.errors import BudgetExhausted, InputError, parameter
 from hubermean.federated.charging import RunCharge
 from hubermean.federated.clipping import ClippedTotals, clip_and_add
-from hubermean.federated.cohort import Cohort, select_updates
+from hubermean.federated.cohort import Cohort, check_names, select_updates
 from hubermean.federated.influence import bound_influence
 from hubermean.federated.plan import RoundPlan
 from hubermean.federated.saved_run import FileStore, MemoryStore, Progress, RunStore
@@ -53,8 +53,8 @@ class PrivateAverage:
             is below their spread, and share the budget of the round.
         step_size: multiple of each step. A threshold below the spread shortens the average; a larger step makes up
             for it.
-        like: the model or an example update. Its shape is public; replies of another shape count as nothing. Not
-            needed where updates come as one array with a row per client.
+        like: the model, or arrays of its shape that the server made. The shape is public; replies of another shape
+            count as nothing. Not needed where updates come as one array with a row per client.
         state_file: file that keeps the run across crashes. A run with the same parameters goes on where it stopped.
             Never put back an older copy of it: rounds that were answered since would be answered again. A copy that
             is behind the `ledger` is refused; without a ledger it is not recognised.
@@ -70,7 +70,7 @@ class PrivateAverage:
       whatever the clients send and however later updates depend on earlier averages. The budget of the noisy count
       that an adaptive threshold follows is included.
     - Sums are exact integers, noise is exact discrete Gaussian noise of the operating system. A client's influence on
-      a step is at most threshold / denominator, whatever it sends.
+      a step is at most threshold * step_size / denominator, whatever it sends.
     - `sampling="poisson"` relies on two things that the library cannot see: nobody outside the server learns who was
       drawn, and `draw_cohort` was called with all clients that could be drawn.
     - Of a round, at most one answer leaves, and none before it is saved, where there is a `state_file`.
@@ -78,14 +78,15 @@ class PrivateAverage:
     | a reply that is | counts as |
     |---|---|
     | missing, unreadable, of another shape or type, NaN or infinite anywhere | nothing: zero |
-    | from a client that replied twice, late, or was not drawn | nothing: zero |
+    | from a client that replied twice, late, or was not drawn, where replies have names | nothing: zero |
     | far away, up to the largest float | a step of length `threshold` in its direction |
     | said to stand for a million examples | one client; example counts are not read |
 
     >>> import numpy as np
+    >>> model = {"weight": np.zeros((2, 2)), "bias": np.zeros(2)}
     >>> updates = [{"weight": np.ones((2, 2)), "bias": np.zeros(2)} for client in range(1000)]
     >>> updates[0] = {"weight": np.full((2, 2), np.nan), "bias": np.zeros(2)}
-    >>> average = PrivateAverage(epsilon=1e4, delta=1e-5, rounds=3, population=1000, threshold=2.0, like=updates[1])
+    >>> average = PrivateAverage(epsilon=1e4, delta=1e-5, rounds=3, population=1000, threshold=2.0, like=model)
     >>> average.aggregate(updates)["weight"].round(2)
     array([[1., 1.],
            [1., 1.]])
@@ -133,7 +134,7 @@ class PrivateAverage:
         self._secure = True
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._cohort: Cohort | None = None
+        self._cohort: tuple[int, Cohort] | None = None
         self._source: tuple[int, NoiseSource] | None = None
         self._finishing: str | None = None
         self._charged = False
@@ -155,6 +156,7 @@ class PrivateAverage:
         if self._shape is not None:
             self._check_shape(saved, self._shape)
         self._compare_with_ledger(saved)
+        self._secure = saved.secure
         return saved
 
     def _compare_with_ledger(self, saved: Progress) -> None:
@@ -164,8 +166,8 @@ class PrivateAverage:
         standing = self._charge.look_up(saved.run_id)
         if standing.answered > saved.rounds:
             raise InputError(
-                f"{parameter('state_file')} is an older copy: it ends at round {saved.rounds}, but the ledger says that "
-                f"round {standing.answered} was answered, and it would be answered again. Give the newest copy, or "
+                f"{parameter('state_file')} is an older copy: it ends at round {saved.rounds}, but the ledger says "
+                f"that round {standing.answered} was answered, and it would be answered again. Give the newest copy, or "
                 "another file for a new run"
             )
         self._charged = standing.charged
@@ -256,16 +258,19 @@ class PrivateAverage:
 
         Calling it again in the same round tosses no coin twice. With `sampling="all"` everybody is drawn.
         """
+        self._check_process()  # before the lock, which another thread may have held when the process was forked
         with self._lock:
-            self._check_process()
             self._settle()
-            self._next_round()
+            number = self._next_round()
+            named = check_names(clients)
             if not self.plan.sampled:
-                return list(dict.fromkeys(clients))
+                return named
             self._begin()
-            if self._cohort is None:
-                self._cohort = Cohort(self.plan.sampling_rate, self._round_noise())
-            return self._cohort.draw(clients)
+            cohort = self._cohort_of(number)
+            if cohort is None:
+                cohort = Cohort(self.plan.sampling_rate, self._round_noise())
+                self._cohort = number, cohort
+            return cohort.draw(named)
 
     def aggregate(self, updates: Any, *, like: Any = None, round: int | None = None) -> Any:
         """Return the private average of one round, in the shape of an update.
@@ -273,7 +278,9 @@ class PrivateAverage:
         Args:
             updates: one update per client: a list of updates, a dictionary of updates by client, a list of `Reply`,
                 or an array with a row per client. An update is an array, a list of arrays or a dictionary of arrays,
-                of NumPy, PyTorch, JAX or whatever converts to NumPy.
+                of NumPy, PyTorch, JAX or whatever converts to NumPy. Pass replies as they are, in a list or a
+                dictionary: stacking them into an array fails where one has another shape. They are decoded data, not
+                objects that run code of a client.
             like: the shape of updates, if it was not given before.
             round: number of the round, from 1. If that round was the last one finished, its average is returned again
                 and nothing is computed: so a program that stopped in a round can repeat it.
@@ -282,11 +289,11 @@ class PrivateAverage:
             BudgetExhausted: all rounds were made, or the ledger has too little left.
             InputError: the shape is unknown, or a cohort was to be drawn first. Nothing was released.
         """
+        self._check_process()  # before the lock, which another thread may have held when the process was forked
         with self._lock:
-            self._check_process()
             self._settle()
             if round is not None and check_integer("round", round, least=1) == self._progress.rounds:
-                self._settle_shape(updates, like)
+                self._shape = self._settle_shape(updates, like)
                 return self.last
             number = self._next_round()
             if round is not None and round != number:
@@ -294,7 +301,7 @@ class PrivateAverage:
                     f"{parameter('round', round)} cannot be made: {self._progress.rounds} of {self.plan.rounds} rounds "
                     "are done, and each has one answer"
                 )
-            if self.plan.sampled and self._cohort is None:
+            if self.plan.sampled and self._cohort_of(number) is None:
                 raise InputError(
                     f"call draw_cohort before aggregate: with {parameter('sampling', 'poisson')} only clients that "
                     "were drawn by it may be in a round"
@@ -312,11 +319,17 @@ class PrivateAverage:
                 threshold=threshold,
                 answer=answer,
                 shape=shape.text,
+                secure=self._secure,
             )
-            self._finishing = finished.token
-            self._store.finish_round(finished)
+            self._finishing, self._shape = finished.token, shape
+            try:
+                self._store.finish_round(finished)
+            except InputError as error:
+                # A second answer of a round must not be found in the frames of the error.
+                del answer, finished, selected
+                error.__context__ = None
+                raise error.with_traceback(None) from None
             self._adopt(finished)
-            self._cohort = None
             return self.last
 
     def _adopt(self, finished: Progress) -> None:
@@ -394,8 +407,12 @@ class PrivateAverage:
         self._charge.charge(self.plan, self._progress.run_id)
         self._charged = True
 
+    def _cohort_of(self, number: int) -> Cohort | None:
+        """The cohort of a round; that of another one, which an interrupt may leave, is never used."""
+        return self._cohort[1] if self._cohort is not None and self._cohort[0] == number else None
+
     def _select(self, updates: Any, number: int, shape: UpdateShape) -> list[Any] | NDArray[Any]:
-        selected = select_updates(updates, round=number, cohort=self._cohort)
+        selected = select_updates(updates, round=number, cohort=self._cohort_of(number))
         if isinstance(selected, np.ndarray):
             row_shape = shape.row_shape
             if selected.shape[1:] != row_shape or selected.dtype.kind not in "fiu":
@@ -417,14 +434,19 @@ class PrivateAverage:
             shape = UpdateShape(np.empty(updates.shape[1:], updates.dtype))
         if shape is None:
             raise InputError(
-                f"give {parameter('like')}: the model, or any update, for its shape. It is public, and reading it off "
-                "the replies would let one client decide it"
+                f"give {parameter('like')}: the model, for the shape of updates. It is public, and reading it off the "
+                "replies would let one client decide it"
             )
         self._check_shape(self._progress, shape)
-        self._shape = shape
         return shape
 
     def _check_shape(self, progress: Progress, shape: UpdateShape) -> None:
+        if (
+            progress.answer is not None
+            and progress.answer.size != shape.size
+            and progress.shape == shape.text
+        ):
+            raise InputError(f"the {parameter('state_file')} is damaged: its last average has another length")
         known = progress.shape
         if known is None and self._shape is not None:
             known = self._shape.text

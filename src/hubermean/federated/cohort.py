@@ -64,12 +64,21 @@ def select_updates(updates: Any, *, round: int, cohort: Cohort | None) -> list[A
     Raises:
         InputError: the container cannot be read, or has no names of clients where a cohort was drawn.
     """
-    if isinstance(updates, np.ndarray) and updates.dtype.kind != "O":
+    if (
+        isinstance(updates, np.ndarray)
+        and updates.dtype.kind != "O"
+        and type(updates) is not np.ma.MaskedArray
+    ):
         if cohort is not None:
             raise _no_names()
         if updates.ndim == 0:
             raise InputError(f"{parameter('updates')} must hold one update per client")
         return np.asarray(updates)
+    if isinstance(updates, str | bytes | np.ma.MaskedArray) or hasattr(updates, "columns"):
+        raise InputError(
+            f"{parameter('updates')} must be a list of updates, a dictionary of updates by client, or an array with "
+            "one row per client; convert a table with to_numpy(), and fill a masked array"
+        )
     if isinstance(updates, Mapping):
         replies: list[Any] = [Reply(client=client, update=update) for client, update in updates.items()]
     else:
@@ -80,21 +89,46 @@ def select_updates(updates: Any, *, round: int, cohort: Cohort | None) -> list[A
                 f"{parameter('updates')} must be a list of updates, a dictionary of updates by client, or an array "
                 "with one row per client"
             ) from None
-    named = [reply for reply in replies if isinstance(reply, Reply)]
+    # By type(): what an object says of its own class may raise.
+    named = [reply for reply in replies if issubclass(type(reply), Reply)]
     if cohort is not None and len(named) < len(replies):
         raise _no_names()
-    in_time = [reply for reply in named if _is_candidate(reply, round, cohort)]
-    times = Counter(reply.client for reply in in_time)
-    once = [reply.update for reply in in_time if times[reply.client] == 1]
-    return once + [update for update in replies if not isinstance(update, Reply)]
-
-
-def _is_candidate(reply: Reply, round: int, cohort: Cohort | None) -> bool:
+    in_time = [found for reply in named if (found := _read_candidate(reply, round, cohort)) is not None]
     try:
-        hash(reply.client)
-        return (reply.round is None or reply.round == round) and (cohort is None or reply.client in cohort)
+        times = Counter(client for client, _ in in_time)
+        once = [update for client, update in in_time if times[client] == 1]
+    except Exception:  # noqa: BLE001 - whatever names do; nothing was computed yet
+        raise InputError("the names of clients cannot be compared; use text or integers") from None
+    return once + [update for update in replies if not issubclass(type(update), Reply)]
+
+
+def check_names(clients: Iterable[Hashable]) -> list[Any]:
+    """Return the clients, each once; InputError for a name by which a client cannot be found again."""
+    try:
+        names = list(dict.fromkeys(clients))
+        fit = all(bool(name == name) for name in names)
+    except Exception:  # noqa: BLE001 - whatever names do
+        fit = False
+    if not fit:
+        raise InputError(
+            f"{parameter('clients')} must have names that can be looked up, each equal to itself: text or integers, no "
+            "NaN"
+        )
+    return names
+
+
+def _read_candidate(reply: Reply, round: int, cohort: Cohort | None) -> tuple[Hashable, Any] | None:
+    """Return the client and the update of a reply that may count, None for one that may not."""
+    try:
+        client = reply.client
+        hash(client)
+        in_time = reply.round is None or reply.round == round
+        # A name that is not equal to itself, such as NaN, would give one client any number of replies.
+        if in_time and client == client and (cohort is None or client in cohort):
+            return client, reply.update
     except Exception:  # noqa: BLE001 - a name that cannot be read is nobody's
-        return False
+        return None
+    return None
 
 
 def _no_names() -> InputError:

@@ -9,10 +9,11 @@ file knows nothing of the rounds after it and would answer them again: only a le
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +27,7 @@ _APPLICATION = 0x48624672
 _CHUNK_BYTES = 2**24
 _WAIT_SECONDS = 120.0
 _SCHEMA = (
-    "CREATE TABLE run (id TEXT NOT NULL, plan TEXT NOT NULL, shape TEXT)",
+    "CREATE TABLE run (id TEXT NOT NULL, plan TEXT NOT NULL, shape TEXT, secure INTEGER NOT NULL)",
     "CREATE TABLE rounds (number INTEGER PRIMARY KEY NOT NULL, threshold TEXT NOT NULL, token TEXT NOT NULL)",
     "CREATE TABLE answer (part INTEGER PRIMARY KEY NOT NULL, numbers BLOB NOT NULL)",
 )
@@ -44,6 +45,7 @@ class Progress:
         token: random name of the last finished round, by which the process that computed it knows its answer.
         threshold: of the next round; None before the first.
         answer: the last average, as a row; None before the first.
+        secure: whether the noise of all rounds was real.
     """
 
     run_id: str
@@ -53,6 +55,7 @@ class Progress:
     token: str | None = None
     threshold: float | None = None
     answer: FloatArray | None = None
+    secure: bool = True
 
 
 class RunStore(Protocol):
@@ -98,40 +101,59 @@ class FileStore:
     def load(self) -> Progress | None:
         if not self.path.exists():
             return None
-        with self._open() as file:
+        with self._open() as file, _transaction(file, "BEGIN"):  # all of one moment
             if file.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-                if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    raise InputError(
-                        f"{self.path.name} is no saved run; choose another {parameter('state_file')}"
-                    )
-                return None  # the process died before anything was written
-            run_id, plan, shape = file.execute("SELECT id, plan, shape FROM run").fetchone()
+                empty = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+                raise InputError(
+                    f"{self.path.name} is {'empty' if empty else 'no saved run'}; choose another "
+                    f"{parameter('state_file')}, or delete this one if no run ever used it"
+                )
+            run_id, plan, shape, secure = file.execute("SELECT id, plan, shape, secure FROM run").fetchone()
             last = file.execute(
                 "SELECT number, threshold, token FROM rounds ORDER BY number DESC LIMIT 1"
             ).fetchone()
+            (number,) = file.execute("SELECT count(*) FROM rounds").fetchone()
             parts = file.execute("SELECT numbers FROM answer ORDER BY part").fetchall()
-        return Progress(
-            run_id=run_id,
-            plan=plan,
-            shape=shape,
-            rounds=last[0] if last else 0,
-            threshold=float.fromhex(last[1]) if last else None,
-            token=last[2] if last else None,
-            answer=np.frombuffer(b"".join(part for (part,) in parts), dtype="<f8").astype(np.float64)
-            if last
-            else None,
-        )
+            begun = Progress(run_id=run_id, plan=plan, shape=shape, secure=bool(secure))
+            if last is None:
+                return begun
+            threshold = float.fromhex(last[1])
+            answer = np.frombuffer(b"".join(part for (part,) in parts), dtype="<f8").astype(np.float64)
+            if number != last[0] or not (0.0 < threshold < math.inf) or not np.isfinite(answer).all():
+                raise ValueError("damaged")
+            return replace(begun, rounds=number, threshold=threshold, token=last[2], answer=answer)
 
     def begin(self, progress: Progress) -> None:
-        with self._open() as file, _transaction(file):
-            if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise InputError(f"another process began a run in {self.path.name} just now; start again")
-            for statement in _SCHEMA:
-                file.execute(statement)
-            file.execute(
-                "INSERT INTO run VALUES (?, ?, ?)", (progress.run_id, progress.plan, progress.shape)
-            )
-            file.execute(f"PRAGMA application_id = {_APPLICATION}")
+        """Write the file, complete or not at all: an empty one is then damaged, and never taken for a new run."""
+        new = self.path.with_name(f".{self.path.name}.{progress.run_id}.new")
+        try:
+            with self._open(new, "rwc") as file, _transaction(file):
+                for statement in _SCHEMA:
+                    file.execute(statement)
+                file.execute(
+                    "INSERT INTO run VALUES (?, ?, ?, 1)", (progress.run_id, progress.plan, progress.shape)
+                )
+                file.execute(f"PRAGMA application_id = {_APPLICATION}")
+            try:
+                os.link(new, self.path)
+            except FileExistsError:
+                raise
+            except OSError:  # no hard links here
+                if self.path.exists():
+                    raise FileExistsError from None
+                os.rename(new, self.path)
+            sync_folder(self.path.parent)
+        except FileExistsError:
+            raise InputError(
+                f"another process began a run in {self.path.name} just now; start again"
+            ) from None
+        except OSError as error:
+            raise InputError(
+                f"the {parameter('state_file')} {self.path.name} cannot be written: {type(error).__name__}; check the "
+                "disk and the permissions"
+            ) from None
+        finally:
+            new.unlink(missing_ok=True)
 
     def finish_round(self, finished: Progress) -> None:
         if finished.answer is None or finished.threshold is None:
@@ -153,7 +175,7 @@ class FileStore:
             file.execute(
                 "INSERT INTO rounds VALUES (?, ?, ?)", (number, finished.threshold.hex(), finished.token)
             )
-            file.execute("UPDATE run SET shape = ?", (finished.shape,))
+            file.execute("UPDATE run SET shape = ?, secure = ?", (finished.shape, finished.secure))
             file.execute("DELETE FROM answer")
             for part, start in enumerate(range(0, len(written), _CHUNK_BYTES)):
                 file.execute(
@@ -161,16 +183,17 @@ class FileStore:
                 )
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
+    def _open(self, path: Path | None = None, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+        address = f"{(path or self.path).as_uri()}?mode={mode}"
         try:
             with contextlib.closing(
-                sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
+                sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
             ) as file:
                 file.execute("PRAGMA synchronous = EXTRA")
                 yield file
         except InputError:
             raise
-        except (sqlite3.Error, TypeError, ValueError) as error:
+        except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
             raise InputError(
                 f"the {parameter('state_file')} {self.path.name} cannot be read or written: {type(error).__name__}; "
                 "check the disk and the permissions. Do not put back an older copy: it would answer rounds again"
@@ -178,11 +201,21 @@ class FileStore:
 
 
 @contextlib.contextmanager
-def _transaction(file: sqlite3.Connection) -> Iterator[None]:
-    file.execute("BEGIN IMMEDIATE")
+def _transaction(file: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    file.execute(begin)
     try:
         yield
     except BaseException:
         file.execute("ROLLBACK")
         raise
     file.execute("COMMIT")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder last, where a folder can be opened."""
+    with contextlib.suppress(OSError, AttributeError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.errors import InputError, parameter
+from hubermean.federated.saved_run import sync_folder
 
-_ROUND = "round\n"  # no name of an array of a model has a line break at its end
+_ROUND = "round"
+_ARRAY = "array "  # before the names of arrays, which may be any text, also that of an argument of numpy
 
 
 class SavedModel:
@@ -35,18 +36,14 @@ class SavedModel:
         if self._path is None:
             return
         new = self._path.with_name(self._path.name + ".new")
+        named: dict[str, Any] = {_ARRAY + name: array for name, array in arrays.items()}
         try:
             with open(new, "wb") as file:
-                np.savez(file, **{_ROUND: np.array(rounds_done)}, **arrays)  # type: ignore[arg-type]
+                np.savez(file, **{_ROUND: np.array(rounds_done)}, **named)  # type: ignore[arg-type]
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(new, self._path)
-            with contextlib.suppress(OSError, AttributeError):  # a folder cannot be opened everywhere
-                folder = os.open(self._path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+            sync_folder(self._path.parent)
         except OSError as error:
             raise InputError(
                 f"the model cannot be saved beside {parameter('state_file')}: {type(error).__name__}; check the disk "
@@ -59,9 +56,11 @@ class SavedModel:
             return None
         try:
             with np.load(self._path, allow_pickle=False) as saved:
-                arrays = {name: saved[name] for name in saved.files}
-            return int(arrays.pop(_ROUND)), arrays
-        except (OSError, ValueError, KeyError, EOFError) as error:
+                arrays = {
+                    name.removeprefix(_ARRAY): saved[name] for name in saved.files if name.startswith(_ARRAY)
+                }
+                return int(saved[_ROUND]), arrays
+        except Exception as error:  # noqa: BLE001 - whatever a damaged archive raises
             raise InputError(
                 f"the saved model {self._path.name} cannot be read: {type(error).__name__}; restore it"
             ) from None

@@ -54,7 +54,10 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
     **Formal guarantees**
     - All global arrays of the run together are (epsilon, delta)-DP for the stated change of one client
       (proofs/federated.md), if no unsafe function is given and `evaluate_fn` uses no client's data.
-    - Nothing in the strategy's own log depends on a reply. Flower itself logs which nodes replied.
+    - Nothing in the strategy's own log depends on a reply. Flower itself logs how many and which nodes replied. With
+      "poisson" that is the cohort: keep Flower's log as secret as the cohort itself.
+    - With "poisson" a round without drawn clients ends at once. Clients can see that in the time between two rounds;
+      with a cohort of many clients on average it is too rare to matter.
 
     >>> strategy = PrivateFedAvg(epsilon=4, delta=1e-5, num_rounds=30, population=1000)  # doctest: +SKIP
     >>> result = strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()))  # doctest: +SKIP

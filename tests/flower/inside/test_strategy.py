@@ -247,3 +247,19 @@ def test_nothing_waits_forever() -> None:
     begun = time.monotonic()
     strategy().start(grid_of(honest=1), record(), num_rounds=1)
     assert time.monotonic() - begun < 60  # it asked the one node that is there
+
+
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "round", "a/b", "x.npy"])
+def test_a_model_is_restored_whatever_its_layers_are_called(tmp_path: Path, name: str) -> None:
+    arrays = {name: np.zeros(2)}
+    strategy(state_file=tmp_path / "run").start(grid_of(), record(arrays), num_rounds=2)
+    found = strategy(state_file=tmp_path / "run").start(grid_of(), record(arrays))
+    assert list(found.arrays) == [name]
+
+
+def test_a_damaged_model_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    strategy(state_file=tmp_path / "run").start(grid_of(), record(), num_rounds=2)
+    model = tmp_path / "run.model.npz"
+    model.write_bytes(model.read_bytes()[:500])
+    with pytest.raises(hm.InputError, match="cannot be read"):
+        strategy(state_file=tmp_path / "run").start(grid_of(), record())
