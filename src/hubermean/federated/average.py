@@ -167,8 +167,8 @@ class PrivateAverage:
         if standing.answered > saved.rounds:
             raise InputError(
                 f"{parameter('state_file')} is an older copy: it ends at round {saved.rounds}, but the ledger says "
-                f"that round {standing.answered} was answered, and it would be answered again. Give the newest copy, or "
-                "another file for a new run"
+                f"that round {standing.answered} was answered, and it would be answered again. Give the newest copy, "
+                "or another file for a new run"
             )
         self._charged = standing.charged
         if standing.charged and standing.answered < saved.rounds:  # stopped between the file and the ledger
