@@ -1,21 +1,29 @@
-"""Pictures of example reports, by day, by night, on a phone and on paper, into docs/img; `make screenshots`.
+"""Pictures of example reports and of `hubermean app`, by day, by night, on a phone and on paper, into docs/img.
+
+    python docs/tools/screenshots.py                # all of them: `make screenshots`
+    python docs/tools/screenshots.py --app FOLDER   # every page of the app, in four ways, to look at
 
 The data are the made-up trips of `hubermean demo`. Noise is drawn anew, so the numbers differ from run to run.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageChops
 
 import hubermean as hm
+from app_tour import tour
 from hubermean import report
 from hubermean.cli.example_trips import example_trips
 
@@ -52,6 +60,19 @@ SHOTS = (
     Shot(name="report-groups", page=groups, top=900),
     Shot(name="report-phone", page=one_column, width=390, top=1200),
 )
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 900, "height": 700}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 900, "height": 700}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 760}, "color_scheme": "light"},
+    "phone-dark": {"viewport": {"width": 390, "height": 760}, "color_scheme": "dark"},
+}
+APP = {
+    "light": {"question": None, "budget": 1060, "review": None, "release": 1150, "dataset": None},
+    "dark": {"budget": 1060},
+    "phone": {"budget": 1060, "release": 1060},
+}
+"""Pages of the app in docs/img, by look, and how many pixels of the height are kept."""
 
 
 def browser() -> str:
@@ -106,8 +127,47 @@ def take_sheet(folder: Path) -> None:
     save(sheet, "report-print")
 
 
-def save(picture: Image.Image, name: str) -> None:
-    path = IMAGES / f"{name}.png"
+@contextlib.contextmanager
+def running_demo() -> Iterator[list[str]]:
+    """`hubermean app --demo`, and the links that it prints."""
+    command = [sys.executable, "-u", "-m", "hubermean", "app", "--demo", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            printed = ""
+            while "Press" not in printed and process.poll() is None:
+                printed += process.stdout.readline() if process.stdout else ""
+            yield re.findall(r"http://\S+/enter\?token=\w+", printed)
+        finally:
+            process.terminate()
+
+
+def tour_app(look: str) -> Iterator[tuple[str, Image.Image]]:
+    """Every page of the app, by name, in one of the looks."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright, running_demo() as links:
+        chromium = playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
+        page = chromium.new_context(**LOOKS[look]).new_page()
+        for name in tour(page, links):
+            with Image.open(io.BytesIO(page.screenshot(full_page=True))) as taken:
+                yield name, taken.convert("RGB")
+        chromium.close()
+
+
+def take_app() -> None:
+    for look, wanted in APP.items():
+        for name, picture in tour_app(look):
+            if name in wanted:
+                whole = without_empty_bottom(picture)
+                top = min(wanted[name] or whole.height, whole.height)
+                save(
+                    whole.crop((0, 0, whole.width, top)),
+                    f"app-{name}" + ("" if look == "light" else f"-{look}"),
+                )
+
+
+def save(picture: Image.Image, name: str, folder: Path = IMAGES) -> None:
+    path = folder / f"{name}.png"
     # A palette makes small files; by coverage, so that colors of small areas are kept.
     picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
         path, optimize=True
@@ -117,6 +177,14 @@ def save(picture: Image.Image, name: str) -> None:
 
 def main() -> None:
     browser()
+    if sys.argv[1:2] == ["--app"]:
+        folder = Path(sys.argv[2])
+        folder.mkdir(parents=True, exist_ok=True)
+        for look in LOOKS:
+            for number, (name, picture) in enumerate(tour_app(look)):
+                save(picture, f"{look}-{number:02d}-{name}", folder)
+        return
+    take_app()
     with tempfile.TemporaryDirectory() as folder:
         for shot in SHOTS:
             take(shot, Path(folder))

@@ -228,7 +228,7 @@ def test_help_names_the_mechanisms_of_the_registry() -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        (["hubermean", ""], {*COMMANDS, "ledger"}),
+        (["hubermean", ""], {*COMMANDS, "ledger", "app"}),
         (["hubermean", "ledger", ""], set(LEDGER_COMMANDS)),
         (["hubermean", "release", "t.csv", "--per", ""], {"record", "user"}),
         (["hubermean", "release", "t.csv", "--neighbors", "replace-u"], {"replace-user"}),
@@ -325,7 +325,7 @@ ONLY_IN_PYTHON = {"length"}  # of `hm.vectors`
 def test_every_mention_names_a_parameter() -> None:
     """What a message of the package mentions is an option of some command."""
     ledger: Any = typer.main.get_command(app)
-    flags = set().union(*(flags_of(name) for name in ("release", "count", "plan", "audit")))
+    flags = set().union(*(flags_of(name) for name in ("release", "count", "plan", "audit", "app")))
     for command in ledger.commands["ledger"].commands.values():
         flags |= {given for option in command.params for given in option.opts}
     folder = Path(hm.__file__).parent

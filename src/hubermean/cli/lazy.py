@@ -19,10 +19,11 @@ COMMANDS = {
     "check": "Inspect a file before releasing from it. [bold]Not private[/bold]: for the data's owner only.",
     "doctor": "Check that noise, exact arithmetic and the data engine work on this machine.",
     "demo": "Release a private mean of made-up trips, beside the true one.",
+    "app": "Open a page in the browser that plans, releases and accounts.",
 }
 """The help of each command, in the order of `hubermean --help`."""
 
-_MODULES = {name: name for name in COMMANDS} | {"reproduce": "experiments"}
+_MODULES = {name: name for name in COMMANDS} | {"reproduce": "experiments", "app": "page"}
 """The modules of `hubermean.cli` that define the commands."""
 
 

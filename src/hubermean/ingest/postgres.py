@@ -52,6 +52,12 @@ _ENCODING = (
     "CASE current_setting('server_encoding') WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END, false)"
 )
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LIST_TABLES = (
+    "SELECT table_schema, table_name FROM information_schema.tables "
+    "WHERE table_schema NOT IN ('pg_catalog', 'information_schema') "
+    "AND has_table_privilege(format('%I.%I', table_schema, table_name), 'SELECT') "
+    "ORDER BY table_schema, table_name LIMIT 1000"
+)
 _IS_READ_ONLY = "SELECT current_setting('transaction_read_only') AS setting"
 _CONNECT_SECONDS = 10
 _BATCH_BYTES = 1 << 20
@@ -128,6 +134,39 @@ def open_postgres(data: SqlQuery, roles: ColumnRoles) -> Iterator[ArrowFrame]:
             conversions={name: one.convert for name, one in transfers.items() if one.convert},
             names_declared=True,
         )
+
+
+def list_postgres_tables(connection: str) -> list[tuple[str, ...]]:
+    """Return schema and name of the tables and views that this role may select from."""
+    shown = without_credentials(connection)
+    with _connect_to_describe("postgresql://" + connection.partition("://")[2], shown) as describing:
+        rows = describing.execute(_LIST_TABLES).fetchall()
+    return [(str(schema), str(name)) for schema, name in rows]
+
+
+def describe_query(data: SqlQuery) -> dict[str, dict[str, str | None]]:
+    """Return the columns of a query: the name of each type, and how it would travel as key, value and period.
+
+    None stands for a role that the column cannot have.
+    """
+    assert data.connection is not None
+    url, shown = "postgresql://" + data.connection.partition("://")[2], without_credentials(data.connection)
+    with _connect_to_describe(url, shown) as describing:
+        found = _describe(describing, data.query)
+    roles = {"key": (False, False), "value": (True, False), "period": (False, True)}
+    described: dict[str, dict[str, str | None]] = {}
+    for name, column in found.items():
+        described[name] = {role: _name_transfer(name, column, *flags) for role, flags in roles.items()}
+        described[name]["name"] = column.name
+    return described
+
+
+def _name_transfer(name: str, column: ServerColumn, is_value: bool, is_period: bool) -> str | None:
+    try:
+        transfer = _choose_transfer(name, column, is_value=is_value, is_period=is_period)
+    except InputError:
+        return None
+    return "number" if transfer.convert else transfer.kind
 
 
 def _choose_transfer(name: str, column: ServerColumn, *, is_value: bool, is_period: bool) -> Transfer:

@@ -51,10 +51,29 @@ def open_sqlite(data: SqlQuery, roles: ColumnRoles, text: TextFormat) -> Iterato
     - the file is opened read-only, and the query can read it and no other file;
     - the query is compiled but not run before the frame is read, so no record decides about an early error.
     """
+
+    with _connect(data.connection) as opened:
+        names = _compile(opened, data.query)
+        for role in roles.columns:
+            if role not in names:
+                raise InputError(missing_column_message(role, names))
+        schema = untyped_schema(roles)
+        wanted = f"SELECT {', '.join(map(quote_identifier, schema.names))} FROM {_VIEW}"
+
+        def read() -> Any:
+            import pyarrow as pa
+
+            return pa.RecordBatchReader.from_batches(schema, _batches(opened, wanted, schema, roles, text))
+
+        yield ArrowFrame(schema=schema, read=read, once=True, countable=False, text=text, names_declared=True)
+
+
+@contextlib.contextmanager
+def _connect(location: str | None) -> Iterator[sqlite3.Connection]:
+    """Open the file of a connection string for reading."""
     import sqlite3
 
-    assert data.connection is not None
-    path = sqlite_path(data.connection)
+    path = sqlite_path(location or "")
     if not os.path.isfile(path):
         raise InputError(f"there is no file {path}; check the path after sqlite:///")
     problem = f"{path} cannot be opened as a SQLite database; check the file and its permissions"
@@ -70,20 +89,23 @@ def open_sqlite(data: SqlQuery, roles: ColumnRoles, text: TextFormat) -> Iterato
             stack.callback(connection.close)
         if problem or connection is None:
             raise InputError(problem)
-        names = _compile(connection, data.query)
-        for role in roles.columns:
-            if role not in names:
-                raise InputError(missing_column_message(role, names))
-        schema = untyped_schema(roles)
-        wanted = f"SELECT {', '.join(map(quote_identifier, schema.names))} FROM {_VIEW}"
-        opened = connection
+        yield connection
 
-        def read() -> Any:
-            import pyarrow as pa
 
-            return pa.RecordBatchReader.from_batches(schema, _batches(opened, wanted, schema, roles, text))
+def list_sqlite_tables(connection: str) -> list[tuple[str, ...]]:
+    """Return the names of the tables and views of a SQLite file."""
+    with _connect(connection) as opened:
+        rows = opened.execute(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' "
+            "ORDER BY name LIMIT 1000"
+        ).fetchall()
+    return [(str(name),) for (name,) in rows]
 
-        yield ArrowFrame(schema=schema, read=read, once=True, countable=False, text=text, names_declared=True)
+
+def name_columns(data: SqlQuery) -> list[str]:
+    """Return the names of the columns of a query, which is compiled and not run."""
+    with _connect(data.connection) as opened:
+        return _compile(opened, data.query)
 
 
 def _compile(connection: sqlite3.Connection, query: str) -> list[str]:

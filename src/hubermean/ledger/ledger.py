@@ -35,7 +35,8 @@ from hubermean.ledger.postgres_store import PostgresStore
 from hubermean.ledger.sqlite_store import SqliteStore
 from hubermean.ledger.store import WHOLE, Rows, Store, to_entry
 from hubermean.ledger.verification import Verification, check_entry, verify_entries
-from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, column_names
+from hubermean.types.clients import Relation, parse_relation
+from hubermean.types.request import DEFAULT_NEIGHBORS, column_names
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _LIKE_A_URL = re.compile(r"^\s*(\w+:)?postgres(ql)?\b[^/]*:|://|\bpassword\s*=", re.ASCII | re.IGNORECASE)
@@ -99,7 +100,7 @@ class BudgetLedger:
         *,
         epsilon: float,
         delta: float = 0.0,
-        neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+        neighbors: str | Relation = DEFAULT_NEIGHBORS,
         user: str | list[str] | tuple[str, ...] | None = None,
         composition: str = "basic",
         by_whom: str | None = None,
@@ -110,6 +111,7 @@ class BudgetLedger:
             dataset: its name.
             epsilon, delta: its total, which cannot be changed later.
             neighbors: the change of the data that the total is about; releases must hide at least that change.
+                "zero-out" is for clients of federated runs, whose number is public.
             user: the column or columns that identify a user in all releases. If omitted, the first release decides.
             composition: "basic" (epsilons and deltas add up) or "concentrated" (many releases cost less in total;
                 needs delta > 0).
@@ -120,7 +122,7 @@ class BudgetLedger:
         """
         name = check_name(dataset, "dataset")
         epsilon, delta = checked_budget(epsilon, delta)
-        relation, rule = Neighbors.parse(neighbors), composition_named(composition)
+        relation, rule = parse_relation(neighbors), composition_named(composition)
         limit = rule.limit(epsilon, delta)
         users = None if user is None else [check_name(one, "user") for one in column_names(user, "user")]
         content = {
@@ -156,12 +158,11 @@ class BudgetLedger:
         with self._store.reading() as rows:
             return read_dataset(rows, name)
 
-    def entries(self, dataset: str | None = None) -> Iterator[Entry]:
-        """Iterate over all entries, or those of `dataset`, in order, including entries added meanwhile.
+    def entries(self, dataset: str | None = None, *, after: int = 0) -> Iterator[Entry]:
+        """Iterate over the entries after number `after`, all or of `dataset`, in order, also those added meanwhile.
 
         No transaction is held between blocks: the ledger can be used, also by others, during the iteration.
         """
-        after = 0
         while True:
             with self._store.reading() as rows:
                 found = rows.block(after)
@@ -172,13 +173,19 @@ class BudgetLedger:
                     yield entry
             after = found[-1][0]
 
+    def last_number(self) -> int:
+        """Return the number of the last entry; 0 where there is none."""
+        with self._store.reading() as rows:
+            last = rows.last(WHOLE)
+        return 0 if last is None else last.number
+
     def spend(
         self,
         dataset: str,
         *,
         epsilon: float,
         delta: float = 0.0,
-        neighbors: str | Neighbors | None = None,
+        neighbors: str | Relation | None = None,
         note: str = "",
         by_whom: str | None = None,
     ) -> Dataset:
@@ -200,7 +207,7 @@ class BudgetLedger:
             raise InputError(f"{parameter('delta')} must be 0 or more and below 1, not {delta!r}")
         if note != "":
             note = check_name(note, "note")
-        relation = None if neighbors is None else Neighbors.parse(neighbors)
+        relation = None if neighbors is None else parse_relation(neighbors)
         description = {
             "statistic": "elsewhere",
             "note": note,
@@ -235,7 +242,7 @@ class BudgetLedger:
     # --- used by the release path -------------------------------------------------------------------------------------
 
     def check_budget(
-        self, name: str, question: Question, privacy_cost: PrivacyCost, relation: Neighbors
+        self, name: str, question: Question, privacy_cost: PrivacyCost, relation: Relation
     ) -> None:
         """Raise BudgetExhausted if a charge would exceed the budget now; `charge` decides in the end."""
         with self._store.reading() as rows:
@@ -256,7 +263,7 @@ class BudgetLedger:
         name: str,
         question: Question,
         privacy_cost: PrivacyCost,
-        relation: Neighbors | None,
+        relation: Relation | None,
         *,
         kind: Kind = "charged",
     ) -> Charge: ...
@@ -267,7 +274,7 @@ class BudgetLedger:
         name: str,
         question: Question,
         privacy_cost: PrivacyCost,
-        relation: Neighbors,
+        relation: Relation,
         *,
         unless_answered: bool,
     ) -> Charge | Entry: ...
@@ -277,7 +284,7 @@ class BudgetLedger:
         name: str,
         question: Question,
         privacy_cost: PrivacyCost,
-        relation: Neighbors | None,
+        relation: Relation | None,
         *,
         unless_answered: bool = False,
         kind: Kind = "charged",

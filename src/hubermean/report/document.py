@@ -61,7 +61,10 @@ def table(headings: Sequence[str], rows: Iterable[str], *, words: int, caption: 
     ]
     title = [tag("caption", safe(caption))] if caption is not None else []
     inner = tag("table", *title, tag("thead", tag("tr", *cells)), tag("tbody", *rows))
-    return tag("div", inner, class_="scroll")
+    # Reachable with the keyboard, since on a phone it is wider than the screen.
+    return tag(
+        "div", inner, class_="scroll", role="region", tabindex=0, aria_label=caption or ", ".join(headings)
+    )
 
 
 def safe(text: str) -> str:

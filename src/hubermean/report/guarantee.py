@@ -55,7 +55,7 @@ def explain_guarantee(subject: Subject) -> list[str]:
     strength = (
         f"Epsilon = {number(info.epsilon)} for {scope} measures the difference. Someone who is 50% sure of something "
         "about a user, and knows the records of all others, "
-        f"can become at most {_percent_up(sure)} sure after seeing this page."
+        f"can become at most {percent_up(sure)} sure after seeing this page."
     )
     if sure > _LITTLE:
         strength += " An epsilon this large guarantees little to a single user."
@@ -75,7 +75,11 @@ def certainty(epsilon: float) -> float:
     return 1.0 / (1.0 + math.exp(-epsilon))
 
 
-def _percent_up(share: float) -> str:
-    """Return a share in tenths of a percent, rounded up, and below 100%."""
+def percent_up(share: float) -> str:
+    """Return a share in tenths of a percent, rounded up, and below 100%.
+
+    >>> percent_up(certainty(1.0)), percent_up(certainty(20.0))
+    ('73.2%', 'nearly 100%')
+    """
     tenths = math.ceil(1000.0 * share)
     return f"{tenths / 10:g}%" if tenths < 1000 else "nearly 100%"

@@ -40,6 +40,8 @@ def export_ledger(ledger: Ledger) -> dict[str, Any]:
         "verification": verification.to_dict(),
         "datasets": datasets,
         "charges": list_charges(entries),
+        "refusals": list_refusals(entries),
+        "history": list_history(entries),
         "entries": entries,
     }
 
@@ -76,6 +78,32 @@ def list_charges(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for entry in entries
         if entry["kind"] in CHARGES
     ]
+
+
+def list_refusals(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Describe each request that was refused because it exceeded what was left: who asked for what, and its cost."""
+    lines = [
+        _describe_charge({**entry, "kind": "charged"}, None, None)
+        for entry in entries
+        if entry["kind"] == "refused"
+    ]
+    kept = ("entry", "dataset", "at", "by_whom", "what", "loss", "delta")
+    return [{name: line[name] for name in kept} for line in lines]
+
+
+def list_history(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what each data set had spent after each entry that changed it; a refund has the time of its charge."""
+    times: dict[int, str] = {}
+    history = []
+    for entry in entries:
+        content = entry["content"]
+        times[entry["number"]] = str(content.get("at") or times.get(content.get("charge"), ""))
+        if entry["kind"] in ("opened", *CHARGES, "refunded"):
+            with contextlib.suppress(LedgerDamaged):
+                spent = Cost.read(content.get("spent"))
+                line = {"dataset": entry["dataset"], "entry": entry["number"], "at": times[entry["number"]]}
+                history.append({**line, "spent": plain(spent.loss)})
+    return history
 
 
 def _describe_charge(

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from hubermean.report.chart import bar
 from hubermean.report.document import document, facts_table, note, number_cell, safe, section, table, tag
+from hubermean.report.history import draw_history
 from hubermean.types.formatting import number, one_sided
 
 MOST_ROWS = 500
 """Charges listed per data set; the JSON export has all."""
+MOST_REFUSALS = 50
 
 
 def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") -> str:
     """Return a page that shows what `export_ledger` returned, and nothing else."""
     verdict = exported["verification"]
-    refused = Counter(entry["dataset"] for entry in exported["entries"] if entry["kind"] == "refused")
-    charges = exported["charges"]
     parts = [
         tag(
             "header",
@@ -30,14 +29,9 @@ def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") 
                 class_="sub",
             ),
         ),
-        _verdict(verdict),
+        show_verdict(verdict),
         *(
-            _dataset(
-                position,
-                dataset,
-                [line for line in charges if line["dataset"] == dataset["dataset"]],
-                refused[dataset["dataset"]],
-            )
+            show_dataset(exported, dataset, position=position)
             for position, dataset in enumerate(exported["datasets"])
         ),
         tag(
@@ -51,7 +45,8 @@ def ledger_page(exported: Mapping[str, Any], *, title: str = "Privacy budgets") 
     return document(title, parts)
 
 
-def _verdict(verdict: Mapping[str, Any]) -> str:
+def show_verdict(verdict: Mapping[str, Any]) -> str:
+    """Return the section about a verification."""
     remarks = [note(f"Note: {remark}.") for remark in verdict["remarks"]]
     if not verdict["sound"]:
         faults = [
@@ -75,9 +70,14 @@ def _verdict(verdict: Mapping[str, Any]) -> str:
     return section("Verified", tag("p", safe(result), " ", tag("code", safe(verdict["head"])), "."), *remarks)
 
 
-def _dataset(
-    position: int, dataset: Mapping[str, Any], charges: Sequence[Mapping[str, Any]], refused: int
+def show_dataset(
+    exported: Mapping[str, Any], dataset: Mapping[str, Any], *, position: int = 0, heading: str | None = None
 ) -> str:
+    """Return the section about a data set: what is left of its budget, over time, and what was spent on what."""
+    own = {
+        kind: [line for line in exported[kind] if line["dataset"] == dataset["dataset"]]
+        for kind in ("charges", "refusals", "history")
+    }
     unit = dataset["unit"]
     total, spent, left = (Decimal(dataset[name]["loss"]) for name in ("total", "spent", "left"))
     shares = [
@@ -116,12 +116,20 @@ def _dataset(
                 f"{converted}, delta = {one_sided(Decimal(dataset['spent_delta']), up=True)}",
             )
         )
+    over_time = draw_history(
+        [(line["at"], total - Decimal(line["spent"])) for line in own["history"]],
+        total=total,
+        name=f"history{position}",
+        title=f"{unit} left over time",
+    )
     return section(
-        dataset["dataset"],
+        heading or dataset["dataset"],
         tag("div", *heroes, class_="heroes several"),
         tag("figure", chart),
+        over_time,
         facts_table(facts),
-        *_charges(charges, refused, unit),
+        *_charges(own["charges"], unit),
+        *_refusals(own["refusals"], unit),
     )
 
 
@@ -138,21 +146,36 @@ def _hero(label: str, value: str) -> str:
     return tag("div", tag("div", safe(label), class_="label"), tag("div", safe(value), class_="value"))
 
 
-def _charges(lines: Sequence[Mapping[str, Any]], refused: int, unit: str) -> list[str]:
-    rows = [_row(line) for line in lines[-MOST_ROWS:]]
-    parts = []
-    if rows:
-        headings = ["entry", "when", "by whom", "what", "outcome", unit, "delta"]
-        parts = [tag("h3", safe("Charges")), table(headings, rows, words=5)]
+def _charges(lines: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
+    rows = [_row(line, "outcome") for line in lines[-MOST_ROWS:]]
+    if not rows:
+        return []
+    headings = ["entry", "when (UTC)", "by whom", "what", "outcome", unit, "delta"]
+    parts = [tag("h3", safe("Charges")), table(headings, rows, words=5)]
     if len(lines) > MOST_ROWS:
         parts.append(note(f"The table lists the last {MOST_ROWS} of {len(lines):,} charges."))
-    if refused:
-        times = "once" if refused == 1 else f"{refused:,} times"
-        parts.append(note(f"A release was refused {times} because it exceeded the remaining budget."))
     return parts
 
 
-def _row(line: Mapping[str, Any]) -> str:
-    words = (str(line["entry"]), _format_time(line["at"]), line["by_whom"], line["what"], line["outcome"])
+def _refusals(lines: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
+    rows = [_row(line) for line in lines[-MOST_REFUSALS:]]
+    if not rows:
+        return []
+    times = "once" if len(lines) == 1 else f"{len(lines):,} times"
+    said = f"A release was refused {times} because it exceeded the remaining budget. Nothing was charged."
+    if len(lines) > MOST_REFUSALS:
+        said += f" The table lists the last {MOST_REFUSALS}."
+    headings = ["entry", "when (UTC)", "by whom", "what", unit, "delta"]
+    return [tag("h3", safe("Refusals")), note(said), table(headings, rows, words=4)]
+
+
+def _row(line: Mapping[str, Any], *more: str) -> str:
+    words = [line["by_whom"], line["what"], *(line[name] for name in more)]
     numbers = (one_sided(Decimal(line[name]), up=True) for name in ("loss", "delta"))
-    return tag("tr", *(tag("td", safe(word)) for word in words), *map(number_cell, numbers))
+    return tag(
+        "tr",
+        tag("td", safe(str(line["entry"]))),
+        tag("td", safe(_format_time(line["at"]).removesuffix(" UTC")), class_="when"),
+        *(tag("td", safe(word)) for word in words),
+        *map(number_cell, numbers),
+    )

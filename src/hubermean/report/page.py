@@ -46,24 +46,28 @@ def page(release: Release | ReleaseTable, *, title: str | None = None, source: s
     >>> "<h1>Ratings</h1>" in page(release, title="Ratings")
     True
     """
+    heading, parts = show_release(release, title=title, source=source)
+    made = (
+        f"Made with hubermean {__version__}. Everything on this page was released under the guarantee above or was "
+        "public before."
+    )
+    return document(heading, [*parts, tag("footer", safe(made))])
+
+
+def show_release(
+    release: Release | ReleaseTable, *, title: str | None = None, source: str | None = None
+) -> tuple[str, list[str]]:
+    """Return the heading of a page about a release, and its header and sections as safe parts; see `page`."""
     subject = Subject.of(release)
     heading = title if title is not None else _heading(subject)
-    parts = [
+    return heading, [
         _header(subject, heading, source),
         _answer(subject),
         *_all_rows(subject),
         _show_guarantee(subject),
         _budget(subject),
         _facts(subject),
-        tag(
-            "footer",
-            safe(
-                f"Made with hubermean {__version__}. Everything on this page was released under the guarantee above "
-                "or was public before."
-            ),
-        ),
     ]
-    return document(heading, parts)
 
 
 def _heading(subject: Subject) -> str:
@@ -168,7 +172,7 @@ def _groups(subject: Subject) -> str:
         if not points:
             break
         if len(subject.columns) > 1:
-            content.append(tag("h3", safe(name)))
+            content.append(tag("h2", safe(name)))
         title = f"Private {subject.what} of {name} by {' and '.join(subject.by)}"
         content.append(tag("figure", forest(points, name=f"groups{column}", title=title)))
     legend = _legend(subject) if subject.lines else "No group has enough users to appear."

@@ -59,6 +59,8 @@ svg svg.plot { overflow: visible; }
 .chart .missing { fill: var(--muted); font-style: italic; }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .base { stroke: var(--muted); stroke-width: 1; }
+.step { stroke: var(--accent); stroke-width: 2; stroke-linecap: round; }
+.history { margin-top: .4rem; }
 .zero { stroke: var(--muted); stroke-width: 1; stroke-dasharray: 3 3; }
 .band { fill: var(--band); }
 .wide { stroke: var(--wide); stroke-width: 2; }
@@ -79,6 +81,8 @@ tbody tr:last-child > * { border-bottom: 0; }
 thead th { color: var(--muted); font-weight: 600; font-size: .88rem; }
 tbody th { font-weight: 500; }
 .number { text-align: right; white-space: nowrap; }
+.when { white-space: nowrap; }
+figure + .scroll, figure + .facts { margin-top: 1rem; }
 .facts tbody th { color: var(--muted); font-weight: 400; width: 34%; }
 ul { margin: .3rem 0 0; padding-left: 1.2rem; }
 li { margin: .25rem 0; max-width: 46rem; }

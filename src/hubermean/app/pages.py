@@ -1,0 +1,304 @@
+"""The pages on the way to a release, and those of the ledger. None of them reads a record or charges anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from markupsafe import Markup
+from starlette.responses import Response
+
+from hubermean.app.budgets import describe_dataset, list_datasets, read_dataset
+from hubermean.app.draft import Draft
+from hubermean.app.prediction import DEFAULT_USERS, OFFERED, draw_curve, predict, predict_curve
+from hubermean.app.runner import describe_error
+from hubermean.app.site import Visit, go_to, link
+from hubermean.app.state import Assignment
+from hubermean.app.tables import Table, require
+from hubermean.app.tokens import offer_token
+from hubermean.errors import BudgetExhausted, HubermeanError, InputError
+from hubermean.ingest.catalog import ColumnChoice, describe_columns
+from hubermean.ledger.dataset import Dataset
+from hubermean.report.ledger_export import export_ledger
+from hubermean.report.ledger_page import ledger_page, show_dataset, show_verdict
+from hubermean.types.dry_run import DryRun
+from hubermean.types.formatting import one_sided
+
+MOST_COLUMNS = 300
+"""Columns that a form lists; of a wider table, names are typed."""
+_MOST_USERS = 10**12
+
+
+# --- 1. the table -----------------------------------------------------------------------------------------------------
+
+
+def tables(visit: Visit) -> Response:
+    """List the tables that can be chosen, with what is left of their budgets."""
+    site = visit.site
+    listed, problems = site.tables.listed()
+    assigned = site.state.assignments()
+    with site.ledger() as ledger:
+        budgets = {one.name: one for one in list_datasets(ledger, site.runner.before())}
+    rows = [
+        (table, budgets.get(assigned[table.id].dataset) if table.id in assigned else None) for table in listed
+    ]
+    rows.sort(key=lambda row: row[1] is None)
+    return visit.page(
+        "tables",
+        rows=[
+            {
+                "table": table,
+                "budget": budget,
+                "left": "" if budget is None else budget.left_in_words,
+                "to": link("/setup" if budget is None else "/question", [("table", table.id)]),
+            }
+            for table, budget in rows
+        ],
+        problems=problems,
+        runs=site.state.runs(5),
+    )
+
+
+def find_table(visit: Visit, table_id: str) -> tuple[Table, Assignment, Dataset]:
+    """Return a table that has a budget; InputError for any other."""
+    site = visit.site
+    table = require(site.tables.find(table_id))
+    assignment = site.state.assignments().get(table_id)
+    if assignment is None:
+        raise InputError(f"{table.label} has no budget yet; ask a steward to open one")
+    with site.ledger() as ledger:
+        return table, assignment, read_dataset(ledger, assignment.dataset, site.runner.before())
+
+
+def list_columns(table: Table, *, header: bool, text: Mapping[str, Any]) -> list[ColumnChoice] | None:
+    """Return the columns of a table; None where their names may not be shown or are too many for a form."""
+    if table.is_text and not header:
+        return None
+    found = describe_columns(table.data, **({} if table.connection else dict(text)))
+    return found if found is not None and len(found) <= MOST_COLUMNS else None
+
+
+# --- 2. the question --------------------------------------------------------------------------------------------------
+
+
+def question(visit: Visit) -> Response:
+    """Ask for columns and statistic."""
+    table, assignment, dataset = find_table(visit, visit.first("table"))
+    draft = Draft.read(visit.query)
+    columns = list_columns(table, header=assignment.header, text=assignment.text)
+    users = dataset.users
+    taken = users or ()
+    return visit.page(
+        "question",
+        table=table,
+        dataset=dataset,
+        draft=draft,
+        columns=columns,
+        users=users,
+        user_choices=[one for one in columns or () if one.is_user],
+        value_choices=[one for one in columns or () if one.is_value and one.name not in taken],
+        group_choices=[group for one in columns or () if one.name not in taken for group in one.groups],
+        bounds=[*draft.bounds, None, None][:2],
+        steward=visit.session.principal.is_steward,
+        setup=link("/setup", [("table", table.id)]),
+        problem=_find_problem(replace(draft, user=users or draft.user)) if visit.first("incomplete") else "",
+    )
+
+
+def _find_problem(draft: Draft) -> str:
+    """Return what is missing in a draft."""
+    try:
+        draft.check()
+    except InputError as error:
+        return describe_error(error)
+    return ""
+
+
+# --- 3. the budget ----------------------------------------------------------------------------------------------------
+
+
+def budget(visit: Visit) -> Response:
+    """Ask for the budget, beside what it buys and what it means."""
+    table, _, dataset = find_table(visit, visit.first("table"))
+    draft = Draft.read(visit.query)
+    draft = replace(draft, user=dataset.users or draft.user)
+    if _find_problem(draft):
+        return go_to(link("/question", [*draft.to_fields(budget=False), ("incomplete", "yes")]))
+    guess = visit.first("users")
+    users = (
+        int(guess)
+        if guess.isascii() and guess.isdigit() and 0 < int(guess[:20]) <= _MOST_USERS
+        else DEFAULT_USERS
+    )
+    epsilon_left = dataset.composition.epsilon_left(dataset.left)
+    offered = [one for one in OFFERED if Decimal(repr(one)) <= epsilon_left]
+    epsilon = draft.epsilon
+    if "epsilon" not in visit.query and offered:
+        epsilon = 1.0 if 1.0 in offered else offered[-1]
+    draft = replace(draft, epsilon=epsilon)
+    own = None if epsilon in OFFERED else epsilon
+    needs_delta = bool(draft.by) and not draft.keys
+    delta = draft.delta if "delta" in visit.query else (1e-6 if needs_delta else 0.0)
+    neighbors = dataset.neighbors.value
+    picture = draw_curve(
+        predict_curve(draft, users=users, neighbors=neighbors), chosen=epsilon, left=float(epsilon_left)
+    )
+    return visit.page(
+        "budget",
+        table=table,
+        dataset=dataset,
+        draft=draft,
+        pairs=draft.to_fields(budget=False),
+        offers=[
+            {"one": one, "fits": one.epsilon in offered, "chosen": one.epsilon == epsilon}
+            for one in predict(draft, users=users, neighbors=neighbors, epsilons=OFFERED)
+        ],
+        heading="How far off (95%)" if draft.statistic == "count" else "Extra error (predicted)",
+        picture=Markup(picture),
+        users=users,
+        own=own,
+        delta=delta,
+        needs_delta=needs_delta,
+        delta_left=one_sided(dataset.left.delta, up=False),
+        left=one_sided(epsilon_left, up=False),
+        back=link("/question", draft.to_fields(budget=False)),
+    )
+
+
+# --- 4. what it costs -------------------------------------------------------------------------------------------------
+
+
+def read_budget(query: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return the fields with the number that was typed for epsilon where "own" was chosen."""
+    fields = dict(query)
+    if list(fields.get("epsilon", ())) == ["own"]:
+        fields["epsilon"] = fields.get("own", ())
+    return fields
+
+
+def review(visit: Visit) -> Response:
+    """Show what would be released and charged, by a dry run, and offer a token to do it once."""
+    table, assignment, dataset = find_table(visit, visit.first("table"))
+    draft = Draft.read(read_budget(visit.query))
+    draft = replace(draft, user=dataset.users or draft.user)
+    back = link("/budget", draft.to_fields())
+    site = visit.site
+    if dataset.name in site.runner.before():
+        text = "A release from this data set is running. What is left is known when it has ended."
+        return visit.page("error", status=409, text=text, back=back, label="Back to the budget", retry=True)
+    try:
+        with site.ledger() as ledger:
+            found = draft.call(
+                table.data,
+                neighbors=dataset.neighbors.value,
+                text=assignment.text,
+                ledger=ledger,
+                dataset=dataset.name,
+                by_whom=visit.session.principal.name,
+                dry_run=True,
+            )
+    except BudgetExhausted as error:
+        return visit.problem(409, describe_error(error), back=back, label="Choose a smaller budget")
+    except HubermeanError as error:
+        return visit.problem(400, describe_error(error), back=back, label="Back to the budget")
+    assert isinstance(found, DryRun)
+    assert found.receipt is not None
+    return visit.page(
+        "review",
+        table=table,
+        dataset=dataset,
+        draft=draft,
+        dry=found,
+        receipt=found.receipt,
+        pairs=draft.to_fields(),
+        again=link("/review", replace(draft, fresh=True).to_fields()),
+        left_before=dataset.left_in_words,
+        token=offer_token(site.state.secret, visit.session.principal, draft.to_text()),
+        back=back,
+    )
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+
+def ledger(visit: Visit) -> Response:
+    """List the budgets of all data sets."""
+    site = visit.site
+    with site.ledger() as opened:
+        found = list_datasets(opened, site.runner.before())
+    shown = [
+        {
+            "dataset": one,
+            "left": one.left_in_words,
+            "share": round(float(100 * one.left.loss / one.limit.loss), 1),
+            "to": link("/ledger/dataset", [("name", one.name)]),
+        }
+        for one in found
+    ]
+    return visit.page("ledger", shown=shown, running=sorted(site.runner.before()))
+
+
+def dataset(visit: Visit) -> Response:
+    """Show what a budget was spent on, by whom, and what was refused."""
+    site, name = visit.site, visit.first("name")
+    with site.ledger() as opened:
+        described = describe_dataset(opened, name, site.runner.before())
+    tables_of = [one.table for one in site.state.assignments().values() if one.dataset == name]
+    return visit.page(
+        "dataset",
+        name=name,
+        section=Markup(show_dataset(described, described["dataset"], heading="Budget")),
+        running=name in site.runner.before(),
+        tables=[one for one in site.tables.listed()[0] if one.id in tables_of],
+        link=link,
+    )
+
+
+def verify(visit: Visit) -> Response:
+    """Check that the ledger is as it was written."""
+    if (wait := _wait(visit)) is not None:
+        return wait
+    with visit.site.ledger() as opened:
+        found = opened.verify()
+    return visit.page("verify", section=Markup(show_verdict(found.to_dict())))
+
+
+def export(visit: Visit, name: str) -> Response:
+    """Return the whole ledger as a file."""
+    if name not in ("ledger.json", "ledger.html"):
+        return visit.problem(404, "There is no such page.")
+    if (wait := _wait(visit)) is not None:
+        return wait
+    with visit.site.ledger() as opened:
+        content = export_ledger(opened)
+    text = json.dumps(content, indent=2) + "\n" if name.endswith("json") else ledger_page(content)
+    return send_file(name, text)
+
+
+def _wait(visit: Visit) -> Response | None:
+    """Return a page that asks to wait while a release runs: the number of entries would tell when it ended."""
+    if not visit.site.runner.before():
+        return None
+    text = "A release is running. The ledger is checked and exported when it has ended."
+    return visit.page("error", status=409, text=text, back="/ledger", label="Back to the ledger", retry=True)
+
+
+KINDS = {
+    "html": "text/html; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "sh": "text/plain; charset=utf-8",
+    "py": "text/plain; charset=utf-8",
+    "ipynb": "application/x-ipynb+json",
+}
+
+
+def send_file(name: str, text: str) -> Response:
+    """Return a file to be saved; its name is one of ours."""
+    kind = KINDS[name.rpartition(".")[2]]
+    return Response(
+        text.encode(), headers={"content-type": kind, "content-disposition": f'attachment; filename="{name}"'}
+    )
