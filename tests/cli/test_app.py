@@ -218,3 +218,16 @@ def test_import_loads_no_engine() -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "[]\n"
     )
+
+
+def test_a_release_of_a_file_does_not_import_pandas(folder: Path) -> None:
+    """Neither does Arrow in passing, which would take longer than the release itself."""
+    code = (
+        "import sys, hubermean\n"
+        "hubermean.mean('t.parquet', user='name', value='v', epsilon=1, bounds=(0, 9))\n"
+        "print('pandas' in sys.modules, 'pyarrow.dataset' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False False\n"
