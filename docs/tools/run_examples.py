@@ -21,8 +21,10 @@ import contextlib
 import difflib
 import doctest
 import io
+import multiprocessing
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,17 @@ PROGRESS = re.compile(r"compared [\d,]+ pairs, about .* left")
 LONG = re.compile(r"\d+\.\d{5,}")
 SETUP = "make demo\n. .venv/bin/activate\ncd demo-data\n"
 DATA = "demo-data"
+# What a command may hold to run without a shell, in a process that has the program loaded: most of its time goes there.
+PLAIN_COMMAND = re.compile(r"hubermean [^|&;<>$`*?]*")
+LOADED = [
+    "__main__",
+    "duckdb",
+    "hubermean._api",
+    "hubermean.cli.app",
+    "hubermean.cli.output",
+    "pyarrow.parquet",
+]
+TERMINAL = {"COLUMNS": "80", "PYTHONUTF8": "1", "NO_COLOR": "1"}
 PROGRAM = """#!{python}
 import os, sys
 sys.path.insert(0, {tools!r})
@@ -114,26 +127,53 @@ def _console(block: str, folder: Path) -> str:
     """The commands of a block, each with what it prints now; errors and output as they come on a terminal."""
     shown = ""
     for command in COMMAND.findall(block):
-        environment = {
-            **os.environ,
-            "PATH": f"{folder.parent / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "EXAMPLE": command,
-            "COLUMNS": "80",
-            "PYTHONUTF8": "1",
-            "NO_COLOR": "1",
-        }
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=ROOT if command.startswith("python scripts/") else folder,
-            env=environment,
-            check=False,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-        )
-        lines = [line.rstrip() for line in done.stdout.splitlines() if not PROGRESS.fullmatch(line)]
+        plain = PLAIN_COMMAND.fullmatch(command) is not None
+        printed = _printed_by_program(command, folder) if plain else _printed_by_shell(command, folder)
+        lines = [line.rstrip() for line in printed.splitlines() if not PROGRESS.fullmatch(line)]
         shown += f"$ {command}\n" + "".join(f"{line}\n" for line in lines)
     return shown
+
+
+def _printed_by_shell(command: str, folder: Path) -> str:
+    environment = {
+        **os.environ,
+        **TERMINAL,
+        "PATH": f"{folder.parent / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "EXAMPLE": command,
+    }
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=ROOT if command.startswith("python scripts/") else folder,
+        env=environment,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    ).stdout
+
+
+def _printed_by_program(command: str, folder: Path) -> str:
+    """The same in a process that is forked from one that has loaded the program."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    with tempfile.TemporaryDirectory() as temporary:
+        output = Path(temporary, "output")
+        process = context.Process(target=_run_program, args=(command, folder, output))
+        process.start()
+        process.join()
+        return output.read_text(encoding="utf-8")
+
+
+def _run_program(command: str, folder: Path, output: Path) -> None:
+    from hubermean.cli.app import main as program
+
+    opened = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(opened, 1)
+    os.dup2(opened, 2)
+    os.chdir(folder)
+    sys.argv = shlex.split(command.replace("\\\n", ""))
+    seed_noise(command)
+    program()
 
 
 class _Python:
@@ -170,6 +210,7 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", type=Path, help="pages; all that hold examples if left out")
     parser.add_argument("--write", action="store_true", help="renew the pages")
     given = parser.parse_args()
+    os.environ.update(TERMINAL)
     out_of_date = []
     chosen = [path.resolve() for path in given.pages] or pages()
     with tempfile.TemporaryDirectory() as temporary:

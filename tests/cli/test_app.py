@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hubermean
+from helpers.command_line import typed
 from hubermean.cli.app import app
 
 PROGRAM = str(Path(sys.executable).with_name("hubermean"))
@@ -106,8 +107,8 @@ def test_bad_input_is_one_clear_sentence(case: str, folder: Path, monkeypatch: p
 
 def test_bounds_are_given_once(folder: Path) -> None:
     """The last pair served all columns, in silence."""
-    typed = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "0", "1", "--bounds", "0", "9"]
-    shown = run("release", "t.parquet", *typed, cwd=folder)
+    given = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "0", "1", "--bounds", "0", "9"]
+    shown = typed("release", "t.parquet", *given, cwd=folder)
     assert shown.returncode == 2
     assert "give --bounds once" in shown.stderr
 
@@ -128,7 +129,7 @@ def test_the_program_prints_the_sentence_and_exits_with_two(folder: Path) -> Non
     "arguments", [["release"], ["release", "t.csv"], ["nonsense"], ["release", "t.csv", "--epsilon", "x"]]
 )
 def test_wrong_usage_exits_with_two_and_no_traceback(arguments: list[str], folder: Path) -> None:
-    result = run(*arguments, cwd=folder)
+    result = typed(*arguments, cwd=folder)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
 
@@ -153,7 +154,7 @@ def test_a_bug_of_ours_shows_no_data(
 
 @pytest.mark.parametrize("file", ["t.parquet", "t.csv"])
 def test_a_release_for_machines(file: str, folder: Path) -> None:
-    result = run("release", file, *with_option("--epsilon", "100000"), "--json", cwd=folder)
+    result = typed("release", file, *with_option("--epsilon", "100000"), "--json", cwd=folder)
     assert result.returncode == 0, result.stderr
     release = json.loads(result.stdout)
     assert release["released"] is True
@@ -164,12 +165,12 @@ def test_a_release_for_machines(file: str, folder: Path) -> None:
 
 
 def test_a_release_for_people(folder: Path) -> None:
-    result = run("release", "t.parquet", *GOOD, "--value", "w", cwd=folder)
+    result = typed("release", "t.parquet", *GOOD, "--value", "w", cwd=folder)
     assert result.returncode == 0, result.stderr
     for word in ("Means of 2 columns", "column", "95% interval", "Adding or removing", "Details: --verbose"):
         assert word in result.stdout
     assert "add-remove" not in result.stdout
-    verbose = run("release", "t.parquet", *GOOD, "--value", "w", "--verbose", cwd=folder)
+    verbose = typed("release", "t.parquet", *GOOD, "--value", "w", "--verbose", cwd=folder)
     for word in ("Means of 2 columns", "mean over records", "add-remove", "noise scale of sum"):
         assert word in verbose.stdout
     for one in (result, verbose):
@@ -177,31 +178,33 @@ def test_a_release_for_people(folder: Path) -> None:
 
 
 def test_check_says_that_it_is_not_private(folder: Path) -> None:
-    result = run("check", "t.csv", "--user", "u", "--value", "v", cwd=folder)
+    result = typed("check", "t.csv", "--user", "u", "--value", "v", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert "NOT PRIVATE" in result.stdout
     assert "records per user" in result.stdout
-    assert run("check", "t.parquet", "--user", "u", "--value", "name", cwd=folder).returncode == 2
-    shown = json.loads(run("check", "t.parquet", "--user", "u", "--value", "v", "--json", cwd=folder).stdout)
+    assert typed("check", "t.parquet", "--user", "u", "--value", "name", cwd=folder).returncode == 2
+    shown = json.loads(
+        typed("check", "t.parquet", "--user", "u", "--value", "v", "--json", cwd=folder).stdout
+    )
     assert shown["private"] is False
     assert shown["users"] == 3
 
 
 def test_wrong_usage_is_json_for_machines(folder: Path) -> None:
-    result = run("release", "t.csv", "--epsilon", "abc", "--json", cwd=folder)
+    result = typed("release", "t.csv", "--epsilon", "abc", "--json", cwd=folder)
     assert result.returncode == 2
     assert json.loads(result.stdout)["released"] is False
 
 
 def test_check_survives_extreme_values_and_names(folder: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": [1, 1], "its_value": [1.7e308, 1.7e308]}), tmp_path / "t.parquet")
-    result = run("check", "t.parquet", "--user", "v", "--value", "its_value", "--json", cwd=tmp_path)
+    result = typed("check", "t.parquet", "--user", "v", "--value", "its_value", "--json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["users"] == 1
 
 
 def test_doctor_finds_this_machine_fit() -> None:
-    result = run("doctor", "--json")
+    result = typed("doctor", "--json")
     assert result.returncode == 0, result.stdout
     assert all(json.loads(result.stdout)["checks"].values())
 
@@ -218,3 +221,16 @@ def test_import_loads_no_engine() -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "[]\n"
     )
+
+
+def test_a_release_of_a_file_does_not_import_pandas(folder: Path) -> None:
+    """Neither does Arrow in passing, which would take longer than the release itself."""
+    code = (
+        "import sys, hubermean\n"
+        "hubermean.mean('t.parquet', user='name', value='v', epsilon=1, bounds=(0, 9), per='user')\n"
+        "print('pandas' in sys.modules, 'pyarrow.dataset' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False False\n"

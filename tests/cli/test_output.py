@@ -6,7 +6,6 @@ import inspect
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import typer
 from typer.testing import CliRunner
 
 import hubermean as hm
+from helpers.command_line import typed
 from hubermean.cli import lazy
 from hubermean.cli.app import app, main
 from hubermean.cli.audit import ONLY_AUDITED
@@ -27,22 +27,10 @@ from hubermean.cli.wording import describe_error, flag
 from hubermean.errors import parameter
 from hubermean.mechanisms.registry import REGISTRY
 
-PROGRAM = str(Path(sys.executable).with_name("hubermean"))
 GOOD = ["--user", "u", "--value", "v", "--epsilon", "1", "--bounds", "-5", "5", "--max-records", "2"]
 PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
 COMMANDS = ("release", "count", "plan", "audit", "reproduce", "check", "doctor", "demo")
 LEDGER_COMMANDS = ("init", "show", "spend", "verify", "export")
-
-
-def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, **environment},
-    )
 
 
 @pytest.fixture
@@ -58,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("output", [[], ["--json"], ["--quiet"]], ids=str)
 def test_a_report_is_written_beside_what_is_printed(output: list[str], folder: Path) -> None:
-    shown = run("release", "t.parquet", *GOOD, "--report", "out.html", *output, cwd=folder)
+    shown = typed("release", "t.parquet", *GOOD, "--report", "out.html", *output, cwd=folder)
     assert shown.returncode == 0, shown.stderr
     page = (folder / "out.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
@@ -141,11 +129,11 @@ def test_a_release_whose_report_is_lost_is_still_printed(
 
 
 def test_quiet_prints_bare_values_one_per_line(folder: Path) -> None:
-    shown = run("release", "t.parquet", *GOOD, "--value", "w", "--quiet", cwd=folder)
+    shown = typed("release", "t.parquet", *GOOD, "--value", "w", "--quiet", cwd=folder)
     assert shown.returncode == 0
     assert shown.stderr == ""
     assert len(list(map(float, shown.stdout.splitlines()))) == 2
-    failed = run("release", "nowhere.parquet", *GOOD, "--quiet", cwd=folder)
+    failed = typed("release", "nowhere.parquet", *GOOD, "--quiet", cwd=folder)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr.startswith("error: there is no file")
 
@@ -226,7 +214,7 @@ def test_help_names_the_mechanisms_of_the_registry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"),
+    ("given", "offered"),
     [
         (["hubermean", ""], {*COMMANDS, "ledger", "app"}),
         (["hubermean", "ledger", ""], set(LEDGER_COMMANDS)),
@@ -237,16 +225,16 @@ def test_help_names_the_mechanisms_of_the_registry() -> None:
         (["hubermean", "release", "--rep"], {"--report"}),
     ],
 )
-def test_bash_completes(typed: list[str], offered: set[str]) -> None:
-    shown = run(
-        _HUBERMEAN_COMPLETE="complete_bash", COMP_WORDS=" ".join(typed), COMP_CWORD=str(len(typed) - 1)
+def test_bash_completes(given: list[str], offered: set[str]) -> None:
+    shown = typed(
+        _HUBERMEAN_COMPLETE="complete_bash", COMP_WORDS=" ".join(given), COMP_CWORD=str(len(given) - 1)
     )
     assert set(shown.stdout.split()) == offered
 
 
 def test_the_completion_script_asks_for_what_is_answered() -> None:
     # Else the shell is found out by the parent process, which is none where tests run in the background.
-    shown = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    shown = typed("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "_HUBERMEAN_COMPLETE=complete_bash" in shown.stdout
     assert shown.stdout.rstrip().endswith("hubermean")
 
@@ -255,7 +243,7 @@ def test_the_completion_script_asks_for_what_is_answered() -> None:
 
 
 def test_demo_shows_the_truth_of_made_up_data_and_says_so() -> None:
-    shown = run("demo", COLUMNS="100")
+    shown = typed("demo", COLUMNS="100")
     assert shown.returncode == 0, shown.stderr
     for words in (
         "made-up data",
@@ -276,13 +264,13 @@ def test_demo_for_machines() -> None:
 
 
 def test_the_commands_that_demo_names_work(tmp_path: Path) -> None:
-    kept = run("demo", "--save", "trips.parquet", cwd=tmp_path, COLUMNS="200")
+    kept = typed("demo", "--save", "trips.parquet", cwd=tmp_path, COLUMNS="200")
     assert kept.returncode == 0, kept.stderr
     (command,) = [line.split() for line in kept.stdout.splitlines() if line.startswith("  hubermean release")]
-    shown = run(*command[1:], cwd=tmp_path)
+    shown = typed(*command[1:], cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert (tmp_path / "fare.html").exists()
-    again = run("demo", "--save", "trips.parquet", cwd=tmp_path)
+    again = typed("demo", "--save", "trips.parquet", cwd=tmp_path)
     assert again.returncode == 2
     assert "exists already" in again.stderr
     for name in ("trips.csv", "no/where.parquet"):
@@ -369,7 +357,7 @@ def test_names_in_messages_stay_as_they_are() -> None:
     ],
 )
 def test_errors_name_what_was_typed(changed: list[str], sentence: str, folder: Path) -> None:
-    shown = run("release", "t.parquet", *GOOD, *changed, "--json", cwd=folder)
+    shown = typed("release", "t.parquet", *GOOD, *changed, "--json", cwd=folder)
     assert shown.returncode == 2
     assert shown.stderr.startswith(sentence), shown.stderr
     assert shown.stderr == f"error: {json.loads(shown.stdout)['reason']}\n"

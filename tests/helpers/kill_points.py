@@ -228,13 +228,14 @@ def main() -> None:
         "--last", action="store_true", help="kill at the last run of each statement, not the first"
     )
     parser.add_argument("--refused", action="store_true")
+    parser.add_argument("--loaded", action="store_true", help="leave out what runs when modules are imported")
     parser.add_argument("--charge-late", action="store_true")
     parser.add_argument("--refund-early", action="store_true")
     parser.add_argument(
         "--from-charge", action="store_true", help="leave out statements that are met before the charge"
     )
     options = parser.parse_args()
-    preload(options.ledger, own=options.refused)
+    preload(options.ledger, own=options.refused or options.loaded)
     if options.charge_late:
         charge_late()
     if options.refund_early:

@@ -46,7 +46,7 @@ def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subproc
 
 
 def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place: str) -> None:
-    """The whole way: open, release, ask again, run out, look, verify; releases in processes of their own."""
+    """The whole way: open, release, ask again, run out, look, verify; the first release in a process of its own."""
     made = typed("ledger", "init", place, "--dataset", "trips", "--epsilon", "1", "--user", "u")
     assert made.returncode == 0, made.stderr
     paid = ["--ledger", place, "--dataset", "trips"]
@@ -61,9 +61,9 @@ def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place:
         "again": False,
         "recorded": True,
     }
-    again = run("release", "t.parquet", *KNOWN, "--epsilon", "0.75", *paid, "--quiet", cwd=folder)
+    again = typed("release", "t.parquet", *KNOWN, "--epsilon", "0.75", *paid, "--quiet", cwd=folder)
     assert float(again.stdout) == told["value"]
-    refused = run("release", "t.parquet", *KNOWN, "--epsilon", "0.5", *paid, "--json", cwd=folder)
+    refused = typed("release", "t.parquet", *KNOWN, "--epsilon", "0.5", *paid, "--json", cwd=folder)
     assert refused.returncode == 3
     assert refused.stderr == (
         "error: the data set 'trips' has epsilon = 0.25 left, but this release costs epsilon = 0.5; "
@@ -75,7 +75,7 @@ def test_a_team_spends_a_budget_and_is_told_when_it_is_gone(folder: Path, place:
         "epsilon_left": 0.25,
         "delta_left": 0.0,
     }
-    counted = run("count", "t.parquet", "--user", "u", "--epsilon", "0.25", *paid, cwd=folder)
+    counted = typed("count", "t.parquet", "--user", "u", "--epsilon", "0.25", *paid, cwd=folder)
     assert counted.returncode == 0
     assert "epsilon = 0.25 charged; epsilon = 0 left" in " ".join(counted.stdout.split())
     assert typed("ledger", "show", place, "--quiet").stdout == "trips\t0\t0\n"
@@ -340,15 +340,18 @@ text = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1,
 )
 
 
+@pytest.fixture(scope="module")
+def plain_tags(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return tags(ledger_page(exported_with(tmp_path_factory.mktemp("plain"), "trips", "histogram", "u")))
+
+
 @settings(max_examples=40, deadline=None)
 @given(name=text, note=text, column=text)
 def test_a_page_shows_names_as_text(
-    tmp_path_factory: pytest.TempPathFactory, name: str, note: str, column: str
+    tmp_path_factory: pytest.TempPathFactory, plain_tags: Any, name: str, note: str, column: str
 ) -> None:
-    folder = tmp_path_factory.mktemp("page")
-    plain = tags(ledger_page(exported_with(folder, "trips", "histogram", "u")))
-    page = ledger_page(exported_with(folder, name, note, column))
-    assert tags(page) == plain
+    page = ledger_page(exported_with(tmp_path_factory.mktemp("page"), name, note, column))
+    assert tags(page) == plain_tags
 
 
 def test_a_page_escapes_markup(tmp_path: Path) -> None:

@@ -119,6 +119,10 @@ class ExponentialMechanism:
         return noise.choose(self.costs, self.sizes, self.rate)
 
 
+_NEGLIGIBLE = 70 * math.log(2)
+"""Exponent from which on a candidate of permute-and-flip changes no digit of the probability of another."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PermuteAndFlip:
     """A candidate 0, 1, 2, ... by permute-and-flip (McKenna & Sheldon 2020).
@@ -147,15 +151,19 @@ class PermuteAndFlip:
         """
         different, which, sizes = np.unique(self.costs, return_inverse=True, return_counts=True)
         exponents = -float(self.rate) * (different - different[0]).astype(np.float64)
-        chances = np.exp(exponents)
         nodes, weights = _integration_nodes()
+        # Less likely candidates are never seen before others, to more digits than are kept.
+        likely = int(np.searchsorted(-exponents, _NEGLIGIBLE))
         with np.errstate(under="ignore"):
-            alone = np.log1p(-np.multiply.outer(nodes, chances))
-            # The product over all candidates, divided by the candidate's own factor.
-            logs = (np.log(weights) + alone @ sizes)[:, np.newaxis] - alone
-            most = logs.max(axis=0)
-            integrals = most + np.log(np.exp(logs - most).sum(axis=0))
-        found: NDArray[np.float64] = (exponents + integrals)[which]
+            factors = np.multiply.outer(nodes, -np.exp(exponents[:likely]))
+            logs = np.log(weights) + np.log1p(factors) @ sizes[:likely]
+            shares = np.exp(logs - logs.max())
+            integrals = np.full(len(different), shares.sum())
+            factors += 1.0
+            integrals[:likely] = shares @ np.reciprocal(
+                factors
+            )  # the product without the candidate's own factor
+        found: NDArray[np.float64] = (exponents + logs.max() + np.log(integrals))[which]
         return found
 
 

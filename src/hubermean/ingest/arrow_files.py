@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hubermean.errors import InputError
@@ -35,16 +35,8 @@ def stream_parquet(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
 
     fragments = _open_fragments(files)
     schemas = [fragment.physical_schema for fragment in fragments]
-    stored = [{name.lower(): name for name in schema.names} for schema in schemas]
-    found: dict[str, pa.DataType] = {}
-    for schema, names in zip(schemas, stored, strict=True):
-        for role in roles.columns:
-            if role not in found and role.lower() in names:
-                found[role] = _stored_type(schema.field(names[role.lower()]).type)
-    for role in roles.columns:
-        if role not in found:
-            raise InputError(missing_column_message(role, list(schemas[0].names)))
-    schema = pa.schema([(role, found[role]) for role in roles.columns])
+    schema = select_parquet_schema(schemas, roles)
+    stored = [_stored_names(one) for one in schemas]
 
     def batches() -> Iterator[pa.RecordBatch]:
         for fragment, names in zip(fragments, stored, strict=True):
@@ -58,6 +50,26 @@ def stream_parquet(files: FileSet, roles: ColumnRoles) -> ArrowFrame:
         once=True,
         names_declared=True,
     )
+
+
+def select_parquet_schema(schemas: Sequence[pa.Schema], roles: ColumnRoles) -> pa.Schema:
+    """Return the columns, in order, and the types that Parquet files of these schemas store them in."""
+    import pyarrow as pa
+
+    found: dict[str, pa.DataType] = {}
+    for schema in schemas:
+        names = _stored_names(schema)
+        for role in roles.columns:
+            if role not in found and role.lower() in names:
+                found[role] = _stored_type(schema.field(names[role.lower()]).type)
+    for role in roles.columns:
+        if role not in found:
+            raise InputError(missing_column_message(role, list(schemas[0].names)))
+    return pa.schema([(role, found[role]) for role in roles.columns])
+
+
+def _stored_names(schema: pa.Schema) -> dict[str, str]:
+    return {name.lower(): name for name in schema.names}
 
 
 def stream_arrow(files: FileSet, roles: ColumnRoles) -> ArrowFrame:

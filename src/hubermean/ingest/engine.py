@@ -220,7 +220,10 @@ def _exact_integers(column: pa.ChunkedArray) -> ExactIntegers:
 
 def int64_array(column: pa.ChunkedArray | pa.Array) -> IntArray:
     """Return a column of integers as a numpy array."""
-    array: IntArray = column.to_numpy().astype(np.int64, copy=False)
+    import pyarrow as pa
+
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array: IntArray = np.from_dlpack(whole).astype(np.int64, copy=False)  # `to_numpy` would import pandas
     return array
 
 

@@ -55,6 +55,13 @@ class ArrowFrame:
     names_declared: bool = False
 
 
+def empty_stream(schema: pa.Schema) -> pa.RecordBatchReader:
+    """Return columns without rows. An empty table would do the same, but to make one Arrow imports pandas."""
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema, [])
+
+
 def is_duckdb_relation(data: Any) -> bool:
     import narwhals.dependencies as known
 

@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError, parameter
-from hubermean.ingest.arrow_files import MAX_DECIMAL_DIGITS, stream_arrow, stream_delta, stream_parquet
+from hubermean.ingest.arrow_files import (
+    MAX_DECIMAL_DIGITS,
+    select_parquet_schema,
+    stream_arrow,
+    stream_delta,
+    stream_parquet,
+)
 from hubermean.ingest.duckdb.dialect import DuckdbSql
 from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.session import RecordTooLongError, open_session
 from hubermean.ingest.duckdb.text_files import make_readable
 from hubermean.ingest.engine import READ_FAILED, GroupOptions, mask_engine_errors, mask_errors
 from hubermean.ingest.files import MAX_RECORD_BYTES, FileSet, quote_identifier, quote_text, quote_texts
-from hubermean.ingest.frames import ArrowFrame, describe_frame, is_duckdb_relation
+from hubermean.ingest.frames import ArrowFrame, describe_frame, empty_stream, is_duckdb_relation
 from hubermean.ingest.locations import is_table_folder, without_credentials
 from hubermean.ingest.postgres import open_postgres
 from hubermean.ingest.schema import JSON_TOKEN, ColumnRoles, ColumnType, Schema, ValueColumn, type_name
@@ -374,7 +380,7 @@ def _open_frame(
     if not frame.repeatable:  # it cannot be read again without the limit
         options = replace(options, memory_limit=None)
     with open_session((), options) as connection:
-        empty = replace(frame, read=frame.schema.empty_table)
+        empty = replace(frame, read=partial(empty_stream, frame.schema))
         schema = mask_engine_errors(
             lambda: _register(empty, connection, roles, options, text).schema, _NO_FRAME
         )
@@ -484,24 +490,25 @@ def _check_parquet_names(files: FileSet, roles: ColumnRoles) -> None:
 
 def _check_bytewise_types(files: FileSet, rows: DuckdbRows, roles: ColumnRoles) -> None:
     """Raise InputError for columns whose type would change if one invalid text made DuckDB read through Arrow."""
+    import pyarrow.parquet as pq
+
     kinds = {name: rows.schema.types[name] for name in roles.columns if name in rows.schema.types}
     if len(kinds) < len(roles.columns) or not any(kind.id == "varchar" for kind in kinds.values()):
         return
-    with open_session((), EngineOptions(threads=1)) as connection:
+    connection = rows.connection
+    assert connection is not None
 
-        def bytewise_types() -> dict[str, Any]:
-            frame = stream_parquet(files, roles)
-            empty = replace(frame, read=frame.schema.empty_table)
-            return dict(_register(empty, connection, roles, EngineOptions(), TextFormat()).schema.types)
+    def bytewise_types() -> dict[str, Any]:
+        schema = select_parquet_schema([pq.read_schema(path) for path in files.paths], roles)
+        empty = ArrowFrame(schema=schema, read=partial(empty_stream, schema))
+        types = _register(empty, connection, roles, EngineOptions(), TextFormat()).schema.types
+        connection.unregister(_FRAME)
+        return dict(types)
 
-        odd = "a column is of a type that cannot be read beside text"
-        for name, kind in mask_engine_errors(
-            bytewise_types, f"{odd}; convert it first", foreign=True
-        ).items():
-            if str(kind) != str(kinds[name]):
-                raise InputError(
-                    f"column {name!r} has type {type_name(kinds[name])}; {odd}; convert it first"
-                )
+    odd = "a column is of a type that cannot be read beside text"
+    for name, kind in mask_engine_errors(bytewise_types, f"{odd}; convert it first", foreign=True).items():
+        if str(kind) != str(kinds[name]):
+            raise InputError(f"column {name!r} has type {type_name(kinds[name])}; {odd}; convert it first")
 
 
 def _schema(
