@@ -7,6 +7,8 @@ BENCH := PYTHONPATH=$(CURDIR)/benchmarks $(BIN)/python
 # An environment variable, so that pip also pins what builds the package.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start Python some hundred times; without bytecode on disk, each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo postgres java chromium flower test test-all check bench bench-all environments accuracy realdata figure peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
 

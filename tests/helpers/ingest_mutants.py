@@ -120,7 +120,7 @@ SLIPS = (
     Slip(
         "objects are no values",
         "ingest/pandas_frames.py",
-        "    return _cell_values(_cells(series))",
+        "    return convert_cells(_cells(series), text)",
         "    from hubermean.errors import InputError\n    raise InputError('dtype object')",
         (WAY_IN, INVARIANCE),
     ),

@@ -302,7 +302,7 @@ def exactly(cells: Sequence[Cell]) -> list[Fraction | None]:
 
 @pytest.mark.parametrize("name", ON_DUCKDB)
 @given(columns=records(KEYS[:-1], SAME_NUMBERS), look=same_looks)
-@sample(12)
+@sample(6)
 def test_the_same_records_are_the_same_in_every_container(name: str, columns: Columns, look: Look) -> None:
     agrees(CONTAINERS[name], columns, exactly(columns[VALUE]), look)
 
@@ -365,7 +365,7 @@ def parsed(cell: Cell) -> Fraction | None:
 
 @pytest.mark.parametrize("name", UNTYPED)
 @given(columns=records(STYLES, MIXED_NUMBERS), look=st.sampled_from([Look(), Look(max_groups=20)]))
-@sample(15)
+@sample(7)
 def test_without_types_every_value_is_read_by_itself(name: str, columns: Columns, look: Look) -> None:
     agrees(CONTAINERS[name], columns, [parsed(cell) for cell in columns[VALUE]], look)
 
