@@ -104,6 +104,22 @@ def test_killed_before_the_charge_nothing_is_charged(options: list[str], tmp_pat
         server.stop()
 
 
+def test_an_equal_question_of_somebody_else_is_never_the_answer(options: list[str], tmp_path: Path) -> None:
+    """After a kill before the charge, the same person asks another question elsewhere, with the same budget."""
+    at, _ = kill_while_releasing(options, tmp_path, BEFORE_THE_CHARGE, until=["opened"])
+    ledger = str(tmp_path / "budget.sqlite")
+    asked = {"user": "rider_id", "epsilon": 1.0, "ledger": ledger, "dataset": "trips", "by_whom": "ben"}
+    for value in ("minutes", "fare"):
+        hm.mean(str(tmp_path / "data" / "trips.parquet"), value=value, **asked)
+    server = start_app(*options)
+    try:
+        page = enter(server, "b").get(at).text
+        assert "95% interval" not in page
+        assert "Nothing was charged; you can ask again" in page
+    finally:
+        server.stop()
+
+
 def test_killed_after_the_charge_the_charge_counts_and_the_page_says_so(
     options: list[str], tmp_path: Path
 ) -> None:

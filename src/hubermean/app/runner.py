@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -57,6 +57,17 @@ def next_moment(elapsed: float) -> float:
 
 class TooBusyError(Exception):
     """Too many releases wait; nothing was kept or charged."""
+
+
+class LedgerOfRun(Ledger):
+    """The ledger, whose charges are those of one run: each holds the id of the run, by which it is found again."""
+
+    def __init__(self, location: str, run_id: str) -> None:
+        super().__init__(location)
+        self._run_id = run_id
+
+    def make_token(self) -> str:
+        return self._run_id
 
 
 class Runner:
@@ -156,11 +167,11 @@ class Runner:
     def _release(self, run: Run, begun: float) -> Run:
         """Make the release and return its run with the outcome."""
         try:
-            with Ledger(self._ledger) as ledger:
+            with LedgerOfRun(self._ledger, run.id) as ledger:
                 run = replace(run, status="running", before=ledger.last_number())
                 with self._changed:
                     self._running[run.dataset] = (run, begun)
-                self._state.update(run)  # before the charge: a restart then knows where to look
+                self._state.update(run)  # before the charge: a restart then looks for it
                 table = require(self._tables.find(run.table))
                 made = run.draft.call(
                     table.data,
@@ -231,13 +242,13 @@ def _keep(run: Run, made: Released) -> Run:
 def find_outcome(ledger: Ledger, run: Run) -> Run:
     """Return how a run ended that a stop of the server interrupted, from what the ledger holds.
 
-    The charge is the first one after the run began that is about the same request of the same person: a page makes one
-    release at a time of a data set.
+    The charge is the one that holds the id of the run. An entry that is only about the same request may be of somebody
+    else, so nothing is concluded from it.
     """
     if run.status == "waiting":
         return replace(run, status="interrupted", message=_NOT_BEGUN)
     entries = list(ledger.entries(run.dataset, after=run.before))
-    own = next((entry for entry in entries if _is_about(entry, run)), None)
+    own = next((entry for entry in entries if _is_of(entry, run)), None)
     if own is None:
         return replace(run, status="interrupted", message=_NOT_BEGUN)
     if own.kind == "refused":
@@ -264,22 +275,8 @@ _CHARGED = (
 )
 
 
-def _is_about(entry: Entry, run: Run) -> bool:
-    if entry.kind not in ("charged", "refused"):
-        return False
-    asked, draft = entry.content.get("asked"), run.draft
-    expected = {
-        "statistic": draft.statistic,
-        "by": list(draft.by),
-        "epsilon": float(draft.epsilon),
-        "delta": float(draft.delta),
-        "neighbors": run.neighbors,
-    }
-    return (
-        isinstance(asked, Mapping)
-        and entry.content.get("by_whom") == run.by_whom
-        and all(asked.get(name) == one for name, one in expected.items())
-    )
+def _is_of(entry: Entry, run: Run) -> bool:
+    return entry.kind in ("charged", "refused") and entry.content.get("token") == run.id
 
 
 def _find_opening(ledger: Ledger, entry: Entry) -> Entry:
