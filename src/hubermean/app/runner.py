@@ -182,7 +182,7 @@ class Runner:
                     by_whom=run.by_whom,
                 )
                 assert not isinstance(made, DryRun)
-                return _keep(run, made)
+                return _keep(ledger, run, made)
         except NotReleased as refusal:
             return replace(self._add_cost(run), status="not-released", message=describe_error(refusal))
         except BudgetExhausted as refusal:
@@ -222,14 +222,16 @@ def _explain_fault(fault: BaseException | None) -> str:
     return f"hubermean failed{where}. If the ledger shows a charge, it counts. Please report this."
 
 
-def _keep(run: Run, made: Released) -> Run:
+def _keep(ledger: Ledger, run: Run, made: Released) -> Run:
     """Return the run of a release."""
     receipt = made.receipt
     assert receipt is not None
+    entry = next(ledger.entries(run.dataset, after=receipt.entry - 1)) if receipt.recorded else None
     return replace(
         run,
         status="released",
         entry=receipt.entry,
+        digest="" if entry is None else entry.digest,
         charged=receipt.charged,
         left=receipt.left,
         record=None if receipt.recorded else record_release(made),
@@ -264,7 +266,7 @@ def find_outcome(ledger: Ledger, run: Run) -> Run:
         return replace(run, status="interrupted", message=_CHARGED.format(charged=words, entry=own.number))
     if outcome.kind == "not-released":
         return replace(run, status="not-released", message=outcome.read_text("reason"))
-    return replace(run, status="released")
+    return replace(run, status="released", digest=outcome.digest)
 
 
 _NOT_BEGUN = "The server stopped before this release began. Nothing was charged; you can ask again."

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from hubermean.app import pages, releases, steward
+from hubermean.app.budgets import identify_ledger
 from hubermean.app.access import Access, new_access, read_access
 from hubermean.app.guard import FAULT, Application, Guard
 from hubermean.app.runner import Runner, describe_error
@@ -22,6 +23,7 @@ from hubermean.app.site import STATIC, VERSION, Site, Visit, fields_of, go_to, r
 from hubermean.app.state import State
 from hubermean.app.tables import Tables
 from hubermean.errors import HubermeanError, InputError, parameter
+from hubermean.release.ledger import Ledger
 
 _MOST_CONNECTIONS = 256
 _LARGEST_HEADERS = 32_768
@@ -62,14 +64,17 @@ class Server:
         self.settings = settings.checked()
         self.socket = _listen(settings.host, settings.port)
         self.port: int = self.socket.getsockname()[1]
+        tables = Tables(settings.folder, settings.connections)
         try:
             self.access: Access = new_access() if settings.tokens is None else read_access(settings.tokens)
             self._state = State(settings.state)
+            self._runner = Runner(settings.ledger, tables, self._state)
+            with Ledger(settings.ledger) as ledger:
+                self._state.bind(identify_ledger(ledger))
+            self._runner.recover()
         except BaseException:
             self.socket.close()
             raise
-        tables = Tables(settings.folder, settings.connections)
-        self._runner = Runner(settings.ledger, tables, self._state)
         site = Site(
             settings=settings,
             access=self.access,
@@ -95,7 +100,6 @@ class Server:
 
     def run(self) -> None:
         """Serve until the process is asked to end; releases that are running end first."""
-        self._runner.recover()
         config = uvicorn.Config(
             self.application,
             http="h11",

@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubermean.app.draft import Draft
-from hubermean.errors import InputError
+from hubermean.errors import InputError, parameter
 
 Status = Literal[
     "waiting", "running", "released", "not-released", "refused", "rejected", "failed", "interrupted"
 ]
 """The last six are outcomes: a release; a private refusal; too little budget; bad input; an error; a stopped server."""
 
-_VERSION = 1
+_VERSION = 2
 _TABLES = (
     "CREATE TABLE secret (value BLOB NOT NULL)",
+    "CREATE TABLE ledger (first TEXT NOT NULL)",
     "CREATE TABLE assignments (table_id TEXT PRIMARY KEY, dataset TEXT NOT NULL, content TEXT NOT NULL)",
     "CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, content TEXT NOT NULL)",
 )
@@ -60,7 +61,7 @@ class Run:
         status: how far it is.
         before: the number of the last entry of the ledger before it began.
         message: why there is no release.
-        entry: the entry of the ledger that holds the outcome.
+        entry, digest: the entry of the ledger that holds the outcome.
         charged, left: what the ledger says about its cost.
         record: the release itself, only where the ledger could not record it.
     """
@@ -77,6 +78,7 @@ class Run:
     before: int = 0
     message: str = ""
     entry: int | None = None
+    digest: str = ""
     charged: str = ""
     left: str = ""
     record: Mapping[str, Any] | None = None
@@ -141,6 +143,27 @@ class State:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+    # --- the ledger ---------------------------------------------------------------------------------------------------
+
+    def bind(self, first: str | None) -> None:
+        """Keep which ledger this folder belongs to; entry numbers mean nothing in another one.
+
+        Args:
+            first: the digest of the first entry of the ledger; None if it has none.
+
+        Raises:
+            InputError: it is another ledger.
+        """
+        with self._writing() as connection:
+            row = connection.execute("SELECT first FROM ledger").fetchone()
+            if row is None and first is not None:
+                connection.execute("INSERT INTO ledger VALUES (?)", (first,))
+            elif row is not None and row[0] != first:
+                raise InputError(
+                    f"{self.path.parent} belongs to another ledger; start with that one, or name another folder with "
+                    f"{parameter('state')}"
+                )
 
     # --- tables -------------------------------------------------------------------------------------------------------
 

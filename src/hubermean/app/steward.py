@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from hubermean.app.budgets import list_datasets
+from hubermean.app.budgets import identify_ledger, list_datasets
 from hubermean.app.draft import Draft, read_text_options
 from hubermean.app.pages import list_columns
 from hubermean.app.site import Visit, go_to, link
@@ -87,6 +87,7 @@ def assign(visit: Visit) -> Response:
             )
         else:
             ledger.dataset(chosen)  # refuses an unknown name
+        site.state.bind(identify_ledger(ledger))
     site.state.assign(Assignment(table=table.id, dataset=chosen, header=header, text=text))
     return go_to(link("/question", [("table", table.id)]))
 
