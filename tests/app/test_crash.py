@@ -188,6 +188,7 @@ def test_with_another_ledger_the_page_does_not_start_and_shows_no_number(
     finally:
         server.stop()
 
+
 def test_killed_after_a_private_refusal_its_refund_is_shown(options: list[str], tmp_path: Path) -> None:
     kinds = ["opened", "charged", "not-released", "refunded"]
     at, _ = kill_while_releasing(options, tmp_path, BEFORE_THE_OUTCOME_IS_SHOWN, until=kinds, epsilon="0.001")

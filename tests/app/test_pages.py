@@ -194,7 +194,9 @@ def test_a_steward_opens_a_budget_once_however_often_the_form_is_sent(server: Ap
 def test_the_budget_page_says_what_epsilon_buys_and_means(analyst: Client) -> None:
     pairs = [("table", TABLE), ("value", "fare"), ("users", "300")]
     page = analyst.get("/budget", pairs).text
+    assert "Someone who is 50% sure that a person is in the data becomes" in page  # add-remove
     assert "at most 73.2% sure" in page
+    assert "with epsilon = 1, someone who is 50% sure of it becomes at most 88.1% sure" in page
     assert "refused: too few people" in page  # 0.1 with 300 people
     assert '<svg width="100%"' in page
     assert (

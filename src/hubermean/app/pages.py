@@ -22,10 +22,12 @@ from hubermean.app.tokens import offer_token
 from hubermean.errors import BudgetExhausted, HubermeanError, InputError
 from hubermean.ingest.catalog import ColumnChoice, describe_columns
 from hubermean.ledger.dataset import Dataset
+from hubermean.report.guarantee import STEPS_BETWEEN_FACTS, certainty, percent_up, suspicion
 from hubermean.report.ledger_export import export_ledger
 from hubermean.report.ledger_page import ledger_page, show_dataset, show_verdict
 from hubermean.types.dry_run import DryRun
 from hubermean.types.formatting import one_sided
+from hubermean.types.request import Neighbors
 
 MOST_COLUMNS = 300
 """Columns that a form lists; of a wider table, names are typed."""
@@ -157,6 +159,8 @@ def budget(visit: Visit) -> Response:
             for one in predict(draft, users=users, neighbors=neighbors, epsilons=OFFERED)
         ],
         heading="How far off (95%)" if draft.statistic == "count" else "Extra error (predicted)",
+        suspicion=suspicion(dataset.neighbors, "person"),
+        other_risk=_find_other_risk(dataset.neighbors, epsilon),
         picture=Markup(picture),
         users=users,
         own=own,
@@ -166,6 +170,13 @@ def budget(visit: Visit) -> Response:
         left=one_sided(epsilon_left, up=False),
         back=link("/question", draft.to_fields(budget=False)),
     )
+
+
+def _find_other_risk(neighbors: Neighbors, epsilon: float) -> str:
+    """Return how sure somebody may become of a fact about a person in the data, where the table says less."""
+    if neighbors is not Neighbors.ADD_REMOVE or epsilon < 0:
+        return ""
+    return percent_up(certainty(STEPS_BETWEEN_FACTS * epsilon))
 
 
 # --- 4. what it costs -------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Prediction:
 
     @property
     def risk(self) -> str:
-        """How sure somebody may become who was 50% sure."""
+        """How sure somebody may become who was 50% sure; of what: `report.guarantee.suspicion`."""
         return percent_up(certainty(self.epsilon))
 
 
