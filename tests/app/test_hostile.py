@@ -20,6 +20,8 @@ import pytest
 import hubermean as hm
 from helpers.app_server import AppServer, Client, running_app, start_app
 from hubermean.app.server import ROUTES
+from hubermean.app.settings import Settings
+from hubermean.ingest.locations import without_credentials
 
 TABLE = "file:trips.parquet"
 OUTSIDE, INSIDE = "canary-outside-4711", "canary-inside-4712"
@@ -386,6 +388,24 @@ def test_tokens_that_others_may_read_are_refused(place: Path, tmp_path: Path) ->
     tokens.chmod(0o640)
     with pytest.raises(AssertionError, match="chmod 600"):
         start_app(*options)
+
+
+@pytest.mark.parametrize(
+    "connection",
+    ["host=127.0.0.1 user=bob password=SE4711", "postgresql://bob:SE?K4711@127.0.0.1:1/db", "postgresql://bob:SE4711",
+     "postgresql://bob:SE@K?R4711@127.0.0.1/db", "mysql://bob:SE4711@127.0.0.1/db", "sqlite://SE4711"],
+)  # fmt: skip
+def test_a_connection_whose_password_cannot_be_told_is_refused_unquoted(
+    connection: str, tmp_path: Path
+) -> None:
+    settings = Settings(folder=tmp_path, ledger="l", state=tmp_path, connections=(connection,))
+    with pytest.raises(hm.InputError) as refused:
+        settings.checked()
+    for secret in ("4711", "bob", "SE"):
+        assert secret not in str(refused.value)
+        assert (
+            secret not in without_credentials(connection) or "://" not in connection or "sqlite" in connection
+        )
 
 
 def test_other_machines_need_a_name(place: Path, tmp_path: Path) -> None:
