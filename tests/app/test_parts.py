@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
+import threading
+import time
 from dataclasses import replace
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -17,7 +19,7 @@ from hubermean.app.export import Export, to_csv
 from hubermean.app.prediction import draw_curve, predict, predict_curve
 from hubermean.app.runner import Runner, TooBusyError, list_moments, next_moment
 from hubermean.app.settings import Settings
-from hubermean.app.state import Run, State
+from hubermean.app.state import Assignment, Run, State
 from hubermean.app.tables import Table, Tables
 from hubermean.app.tokens import check_token, offer_token
 from hubermean.ingest.catalog import select_table
@@ -187,6 +189,42 @@ def test_what_interrupts_a_release_is_never_called_free_where_it_may_be_charged(
     assert "secret4711" not in over.message
     with pytest.raises(TooBusyError):  # nothing begins once the server ends
         runner.submit(replace(run, id="1"))
+    state.close()
+
+
+def test_no_release_begins_while_another_runs_also_of_another_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of its entry would tell when the other one ended, long before the outcome is shown."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait(self: Draft, *_: object, **__: object) -> None:
+        if self.epsilon == 1.0:
+            begun.set()
+            may_end.wait(30)
+        raise hm.InputError("it is over")
+
+    monkeypatch.setattr(Draft, "call", wait)
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        for name in ("a b", "other"):
+            book.init(name, epsilon=1.0, user="u")
+    (tmp_path / "t.csv").write_text("a\n")
+    state = State(tmp_path / "state")
+    runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
+    first = make_run(Draft(table="file:t.csv"))
+    then = replace(first, id="1", dataset="other", draft=Draft(table="file:t.csv", epsilon=0.5))
+    for run in (first, then):
+        state.assign(Assignment(table=run.table, dataset=run.dataset, text=run.text))
+        runner.submit(run)
+        assert begun.wait(30)
+    time.sleep(0.3)
+    waiting = state.run("1")
+    assert waiting is not None
+    assert (waiting.status, runner.position(waiting)) == ("waiting", 1)
+    may_end.set()
+    while not (found := state.run("1")) or not found.is_over:
+        time.sleep(0.05)
+    runner.close()
     state.close()
 
 

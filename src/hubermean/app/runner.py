@@ -1,8 +1,9 @@
-"""Releases in the background: one at a time per data set, each once, each outcome shown at a fixed moment.
+"""Releases in the background: one at a time, each once, each outcome shown at a fixed moment.
 
 How long a release takes depends on the data, and no guarantee covers that. So an outcome is held back until the next of
 a few fixed moments after the release began (`MOMENTS`), and until then the page shows the ledger of that data set as it
-was before. This leaves little to measure, not nothing: docs/concepts/threat-model.md.
+was before. Entries of all data sets have one numbering, so a release of another one would show by its number when this
+one ended: it waits. This leaves little to measure, not nothing: docs/concepts/threat-model.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hubermean.app.draft import LABELS
-from hubermean.app.settings import MOST_RELEASES_AT_ONCE, MOST_WAITING
+from hubermean.app.settings import MOST_WAITING
 from hubermean.app.state import Run, State
 from hubermean.app.tables import Tables, require
 from hubermean.errors import (
@@ -83,7 +84,7 @@ class Runner:
         self._ledger, self._tables, self._state = ledger, tables, state
         self._changed = threading.Condition()
         self._waiting: list[Run] = []
-        self._running: dict[str, tuple[Run, float]] = {}  # by data set, with the time of its beginning
+        self._running: tuple[Run, float] | None = None  # with the time of its beginning
         self._closing = False
 
     def submit(self, run: Run) -> bool:
@@ -100,26 +101,27 @@ class Runner:
             if not self._state.add(run):
                 return False
             self._waiting.append(run)
-            self._start_some()
+            self._start_next()
         return True
 
     def before(self) -> dict[str, int]:
-        """Return the data sets that a release is running on, and the last entry of the ledger before it began."""
+        """Return the data set that a release is running on, and the last entry of the ledger before it began."""
         with self._changed:
-            return {
-                dataset: run.before for dataset, (run, _) in self._running.items() if run.status == "running"
-            }
+            if self._running is None or self._running[0].status != "running":
+                return {}
+            run = self._running[0]
+            return {run.dataset: run.before}
 
     def position(self, run: Run) -> int:
-        """Return how many releases of the same data set come before a run that waits."""
+        """Return how many releases come before a run that waits."""
         with self._changed:
-            ids = [one.id for one in self._waiting if one.dataset == run.dataset]
-            return ids.index(run.id) + (run.dataset in self._running) if run.id in ids else 0
+            ids = [one.id for one in self._waiting]
+            return ids.index(run.id) + (self._running is not None) if run.id in ids else 0
 
     def elapsed(self, run: Run) -> float:
         """Return for how many seconds a run has been running."""
         with self._changed:
-            found = self._running.get(run.dataset)
+            found = self._running
             return time.monotonic() - found[1] if found is not None and found[0].id == run.id else 0.0
 
     def close(self) -> None:
@@ -127,7 +129,7 @@ class Runner:
         with self._changed:
             self._closing = True
             self._waiting.clear()
-            while self._running:
+            while self._running is not None:
                 self._changed.wait()
 
     def recover(self) -> None:
@@ -138,15 +140,13 @@ class Runner:
 
     # --- in the background --------------------------------------------------------------------------------------------
 
-    def _start_some(self) -> None:
-        """Start what may start; called with the lock held."""
-        for run in list(self._waiting):
-            if len(self._running) >= MOST_RELEASES_AT_ONCE or self._closing:
-                return
-            if run.dataset not in self._running:
-                self._waiting.remove(run)
-                self._running[run.dataset] = (run, time.monotonic())
-                threading.Thread(target=self._work, args=(run,), name="hubermean release").start()
+    def _start_next(self) -> None:
+        """Start the next release if none is running; called with the lock held."""
+        if self._running is not None or not self._waiting or self._closing:
+            return
+        run = self._waiting.pop(0)
+        self._running = (run, time.monotonic())
+        threading.Thread(target=self._work, args=(run,), name="hubermean release").start()
 
     def _work(self, run: Run) -> None:
         begun = time.monotonic()
@@ -160,8 +160,8 @@ class Runner:
             with suppress(Exception):  # it is found in the ledger at the next start
                 self._state.update(over)
             with self._changed:
-                del self._running[run.dataset]
-                self._start_some()
+                self._running = None
+                self._start_next()
                 self._changed.notify_all()
 
     def _release(self, run: Run, begun: float) -> Run:
@@ -170,7 +170,7 @@ class Runner:
             with LedgerOfRun(self._ledger, run.id) as ledger:
                 run = replace(run, status="running", before=ledger.last_number())
                 with self._changed:
-                    self._running[run.dataset] = (run, begun)
+                    self._running = (run, begun)
                 self._state.update(run)  # before the charge: a restart then looks for it
                 table = require(self._tables.find(run.table))
                 made = run.draft.call(

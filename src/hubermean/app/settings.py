@@ -14,8 +14,6 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8732
 DEFAULT_STATE = "hubermean-app"
 """The folder for the ledger and for what the page keeps, where none is named."""
 
-MOST_RELEASES_AT_ONCE = 2
-"""Releases that are computed at the same time; of a data set always one."""
 MOST_WAITING = 20
 """Releases that wait for their turn; more are refused, and nothing is charged."""
 

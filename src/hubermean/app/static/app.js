@@ -43,7 +43,7 @@ if (running) {
       if (now.over) return location.reload();
       const words = now.status === "waiting"
         ? `Waiting for ${now.position} earlier release${now.position === 1 ? "" : "s"}.`
-        : `Charged, reading records and adding noise: ${now.elapsed} seconds.`;
+        : `Charging and computing: ${now.elapsed} seconds.`;
       if (said.textContent !== words) said.textContent = words;
     } catch {
       said.textContent = "The server does not answer. This page tries again.";
