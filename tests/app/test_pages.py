@@ -163,6 +163,44 @@ def test_an_analyst_cannot_open_or_move_a_budget(server: AppServer, analyst: Cli
     assert "A person is identified by <strong>rider_id" in analyst.get("/question", [("table", TABLE)]).text
 
 
+def test_what_was_reviewed_is_what_is_released(server: AppServer, analyst: Client, place: Path) -> None:
+    steward = Client.enter(server, server.links[0])
+    table = "file:moving.parquet"
+    (place / "data" / "moving.parquet").write_bytes((place / "data" / "trips.parquet").read_bytes())
+
+    def charge_to(name: str, *more: tuple[str, str]) -> None:
+        sent = [("csrf", steward.csrf), ("table", table), ("dataset", name), *more]
+        assert steward.post("/setup", sent).status == 303
+
+    opened = [
+        ("name", "moved"),
+        ("user", "rider_id"),
+        ("epsilon", "2"),
+        ("delta", "0"),
+        ("neighbors", "replace-user"),
+    ]
+    charge_to("new", *opened)
+    charge_to("trips")
+    review = analyst.review(table=table, value="fare", epsilon="0.01")
+    charge_to("moved")
+    before = entries(place)
+    answer = analyst.ask(review)
+    assert answer.status == 400
+    assert "what it asks for was changed" in answer.text
+    assert entries(place) == before
+    assert "moved" in analyst.review(table=table, value="fare", epsilon="0.01").text
+
+
+def test_nobody_but_the_steward_says_who_a_person_is(server: AppServer, analyst: Client) -> None:
+    steward = Client.enter(server, server.links[0])
+    assert "other people" not in steward.get("/setup", [("table", TABLE)]).text
+    sent = [("csrf", steward.csrf), ("table", TABLE), ("dataset", "other people")]
+    refused = steward.post("/setup", sent)  # it was opened without user columns
+    assert refused.status == 400
+    assert "does not state which columns identify a person" in refused.text
+    assert analyst.review(table=TABLE, value="fare", epsilon="0.1").status == 200
+
+
 def test_users_of_a_data_set_cannot_be_chosen_again(analyst: Client, place: Path) -> None:
     review = analyst.review(table=TABLE, user="city", value="fare", epsilon="0.1")
     assert dict(review.hidden())["user"] == "rider_id"

@@ -82,7 +82,7 @@ def test_a_token_serves_one_person_for_one_request_and_some_hours(monkeypatch: p
 
 def make_run(draft: Draft) -> Run:
     return Run(
-        id="0", draft=draft, table=draft.table, dataset="a b", neighbors="add-remove", text={"decimal": ","},
+        id="0", draft=draft, table=draft.table, dataset="a b", neighbors="add-remove", text={"decimal": ","}, composition="basic",
         by_whom="ana", at="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
 
@@ -174,11 +174,12 @@ def test_what_interrupts_a_release_is_never_called_free_where_it_may_be_charged(
 
     monkeypatch.setattr(Draft, "call", fail)
     with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
-        book.init("a b", epsilon=1.0)
+        book.init("a b", epsilon=1.0, user="u")
     (tmp_path / "t.csv").write_text("a\n")
     state = State(tmp_path / "state")
     runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
-    run = make_run(Draft(table="file:t.csv"))
+    run = make_run(Draft(table="file:t.csv", user=("u",)))
+    state.assign(Assignment(table=run.table, dataset=run.dataset, text=run.text))
     assert runner.submit(run)
     assert not runner.submit(run)
     runner.close()
@@ -189,6 +190,41 @@ def test_what_interrupts_a_release_is_never_called_free_where_it_may_be_charged(
     assert "secret4711" not in over.message
     with pytest.raises(TooBusyError):  # nothing begins once the server ends
         runner.submit(replace(run, id="1"))
+    state.close()
+
+
+@pytest.mark.parametrize("changed", ["dataset", "text", "users", "nothing"])
+def test_a_run_whose_terms_changed_before_it_began_is_not_charged(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Draft] = []
+
+    def note(self: Draft, *_: object, **__: object) -> None:
+        called.append(self)
+        raise hm.InputError("it is over")
+
+    monkeypatch.setattr(Draft, "call", note)
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        book.init("a b", epsilon=1.0, user="v" if changed == "users" else "u")
+        book.init("other", epsilon=1.0, user="u")
+    (tmp_path / "t.csv").write_text("a\n")
+    state = State(tmp_path / "state")
+    run = make_run(Draft(table="file:t.csv", user=("u",)))
+    state.assign(
+        Assignment(
+            table=run.table,
+            dataset="other" if changed == "dataset" else run.dataset,
+            text={} if changed == "text" else run.text,
+        )
+    )
+    runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
+    runner.submit(run)
+    runner.close()
+    over = state.run("0")
+    assert over is not None
+    assert over.status == "rejected"
+    assert bool(called) == (changed == "nothing")
+    assert ("was changed after" in over.message) == (changed != "nothing")
     state.close()
 
 
@@ -211,8 +247,8 @@ def test_no_release_begins_while_another_runs_also_of_another_data_set(
     (tmp_path / "t.csv").write_text("a\n")
     state = State(tmp_path / "state")
     runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
-    first = make_run(Draft(table="file:t.csv"))
-    then = replace(first, id="1", dataset="other", draft=Draft(table="file:t.csv", epsilon=0.5))
+    first = make_run(Draft(table="file:t.csv", user=("u",)))
+    then = replace(first, id="1", dataset="other", draft=replace(first.draft, epsilon=0.5))
     for run in (first, then):
         state.assign(Assignment(table=run.table, dataset=run.dataset, text=run.text))
         runner.submit(run)

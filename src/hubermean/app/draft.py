@@ -9,7 +9,7 @@ from typing import Any
 
 from hubermean import _api as api
 from hubermean.errors import InputError
-from hubermean.ledger.entries import check_name, to_canonical_json
+from hubermean.ledger.entries import check_name
 from hubermean.release.ledger import Ledger
 from hubermean.types.dry_run import DryRun
 from hubermean.types.options import TextOptions
@@ -96,10 +96,6 @@ class Draft:
     def to_dict(self) -> dict[str, Any]:
         """Return the draft as plain data."""
         return {name: list(one) if isinstance(one, tuple) else one for name, one in asdict(self).items()}
-
-    def to_text(self) -> str:
-        """Return canonical JSON, to which a one-use token is bound."""
-        return to_canonical_json(self.to_dict())
 
     def to_fields(self, *, budget: bool = True) -> list[tuple[str, str]]:
         """Return the fields of a form that say the same; with `budget`, also epsilon, delta and fresh."""

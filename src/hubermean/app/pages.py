@@ -16,7 +16,7 @@ from hubermean.app.draft import Draft
 from hubermean.app.prediction import DEFAULT_USERS, OFFERED, draw_curve, predict, predict_curve
 from hubermean.app.runner import describe_error
 from hubermean.app.site import Visit, go_to, link
-from hubermean.app.state import Assignment
+from hubermean.app.state import Assignment, make_run
 from hubermean.app.tables import Table, require
 from hubermean.app.tokens import offer_token
 from hubermean.errors import BudgetExhausted, HubermeanError, InputError
@@ -72,7 +72,13 @@ def find_table(visit: Visit, table_id: str) -> tuple[Table, Assignment, Dataset]
     if assignment is None:
         raise InputError(f"{table.label} has no budget yet; ask a steward to open one")
     with site.ledger() as ledger:
-        return table, assignment, read_dataset(ledger, assignment.dataset, site.runner.before())
+        dataset = read_dataset(ledger, assignment.dataset, site.runner.before())
+    if dataset.users is None:
+        raise InputError(
+            f"the data set {dataset.name!r} does not state which columns identify a person; ask a steward to charge "
+            f"{table.label} to another one"
+        )
+    return table, assignment, dataset
 
 
 def list_columns(table: Table, *, header: bool, text: Mapping[str, Any]) -> list[ColumnChoice] | None:
@@ -91,8 +97,7 @@ def question(visit: Visit) -> Response:
     table, assignment, dataset = find_table(visit, visit.first("table"))
     draft = Draft.read(visit.query)
     columns = list_columns(table, header=assignment.header, text=assignment.text)
-    users = dataset.users
-    taken = users or ()
+    users = dataset.users or ()
     return visit.page(
         "question",
         table=table,
@@ -100,13 +105,12 @@ def question(visit: Visit) -> Response:
         draft=draft,
         columns=columns,
         users=users,
-        user_choices=[one for one in columns or () if one.is_user],
-        value_choices=[one for one in columns or () if one.is_value and one.name not in taken],
-        group_choices=[group for one in columns or () if one.name not in taken for group in one.groups],
+        value_choices=[one for one in columns or () if one.is_value and one.name not in users],
+        group_choices=[group for one in columns or () if one.name not in users for group in one.groups],
         bounds=[*draft.bounds, None, None][:2],
         steward=visit.session.principal.is_steward,
         setup=link("/setup", [("table", table.id)]),
-        problem=_find_problem(replace(draft, user=users or draft.user)) if visit.first("incomplete") else "",
+        problem=_find_problem(replace(draft, user=users)) if visit.first("incomplete") else "",
     )
 
 
@@ -126,7 +130,7 @@ def budget(visit: Visit) -> Response:
     """Ask for the budget, beside what it buys and what it means."""
     table, _, dataset = find_table(visit, visit.first("table"))
     draft = Draft.read(visit.query)
-    draft = replace(draft, user=dataset.users or draft.user)
+    draft = replace(draft, user=dataset.users or ())
     if _find_problem(draft):
         return go_to(link("/question", [*draft.to_fields(budget=False), ("incomplete", "yes")]))
     guess = visit.first("users")
@@ -193,8 +197,9 @@ def read_budget(query: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
 def review(visit: Visit) -> Response:
     """Show what would be released and charged, by a dry run, and offer a token to do it once."""
     table, assignment, dataset = find_table(visit, visit.first("table"))
-    draft = Draft.read(read_budget(visit.query))
-    draft = replace(draft, user=dataset.users or draft.user)
+    by_whom = visit.session.principal.name
+    run = make_run(Draft.read(read_budget(visit.query)), assignment, dataset, by_whom=by_whom)
+    draft = run.draft
     back = link("/budget", draft.to_fields())
     site = visit.site
     if dataset.name in site.runner.before():
@@ -208,7 +213,7 @@ def review(visit: Visit) -> Response:
                 text=assignment.text,
                 ledger=ledger,
                 dataset=dataset.name,
-                by_whom=visit.session.principal.name,
+                by_whom=by_whom,
                 dry_run=True,
             )
     except BudgetExhausted as error:
@@ -227,7 +232,7 @@ def review(visit: Visit) -> Response:
         pairs=draft.to_fields(),
         again=link("/review", replace(draft, fresh=True).to_fields()),
         left_before=dataset.left_in_words,
-        token=offer_token(site.state.secret, visit.session.principal, draft.to_text()),
+        token=offer_token(site.state.secret, visit.session.principal, run.terms),
         back=back,
     )
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from hubermean.app.draft import LABELS
 from hubermean.app.settings import MOST_WAITING
-from hubermean.app.state import Run, State
+from hubermean.app.state import Run, State, make_run
 from hubermean.app.tables import Tables, require
 from hubermean.errors import (
     BudgetExhausted,
@@ -172,6 +172,7 @@ class Runner:
                 with self._changed:
                     self._running = (run, begun)
                 self._state.update(run)  # before the charge: a restart then looks for it
+                self._check_terms(ledger, run)
                 table = require(self._tables.find(run.table))
                 made = run.draft.call(
                     table.data,
@@ -192,6 +193,17 @@ class Runner:
         except HubermeanError as error:  # of the ledger: whether the charge was committed may be unknown
             message = f"{describe_error(error)} If the ledger shows a charge, it counts."
             return replace(run, status="failed", message=message)
+
+    def _check_terms(self, ledger: Ledger, run: Run) -> None:
+        """Raise InputError where a steward has changed what was reviewed."""
+        assignment = self._state.assignments().get(run.table)
+        if assignment is not None and assignment.dataset == run.dataset:
+            dataset = ledger.dataset(run.dataset)
+            if make_run(run.draft, assignment, dataset, by_whom=run.by_whom).terms == run.terms:
+                return
+        raise InputError(
+            "how this table is charged or read was changed after the request was made; look at it again"
+        )
 
     def _add_cost(self, run: Run) -> Run:
         """Return the run of a refusal with what it cost, as the ledger has it; a repeated refusal costs nothing."""

@@ -11,13 +11,15 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from hubermean.app.draft import Draft
 from hubermean.errors import InputError, parameter
+from hubermean.ledger.dataset import Dataset
+from hubermean.ledger.entries import to_canonical_json
 
 Status = Literal[
     "waiting", "running", "released", "not-released", "refused", "rejected", "failed", "interrupted"
@@ -56,6 +58,7 @@ class Run:
         id: the one-use token that it was asked with.
         draft: what was asked for.
         table, dataset, neighbors, text: what it is made from and charged to.
+        composition: how the costs of the data set add up.
         by_whom: who asked.
         at: when, by the clock of this machine.
         status: how far it is.
@@ -72,6 +75,7 @@ class Run:
     dataset: str
     neighbors: str
     text: Mapping[str, Any]
+    composition: str
     by_whom: str
     at: str
     status: Status = "waiting"
@@ -82,6 +86,13 @@ class Run:
     charged: str = ""
     left: str = ""
     record: Mapping[str, Any] | None = None
+
+    @property
+    def terms(self) -> str:
+        """What somebody saw who asked for this, as text: a steward may change it until the release begins."""
+        return to_canonical_json(
+            [self.draft.to_dict(), self.dataset, self.neighbors, self.composition, dict(self.text)]
+        )
 
     @property
     def is_over(self) -> bool:
@@ -97,6 +108,23 @@ class Run:
     def restore(cls, text: str) -> Run:
         content = json.loads(text)
         return cls(**content | {"draft": Draft.restore(content["draft"])})
+
+
+def make_run(
+    draft: Draft, assignment: Assignment, dataset: Dataset, *, by_whom: str, run_id: str = ""
+) -> Run:
+    """Return the run of a draft on the terms that hold now."""
+    return Run(
+        id=run_id,
+        draft=replace(draft, user=dataset.users or ()),
+        table=draft.table,
+        dataset=dataset.name,
+        neighbors=dataset.neighbors.value,
+        text=assignment.text,
+        composition=dataset.composition.name,
+        by_whom=by_whom,
+        at=now(),
+    )
 
 
 class State:

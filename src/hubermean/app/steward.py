@@ -22,6 +22,10 @@ from hubermean.release.ledger import Ledger
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors
 
 _NEW = "new"
+_NO_USERS = (
+    "the data set {name!r} does not state which columns identify a person, so an analyst could choose them; open a new "
+    "data set, or state them with hubermean ledger init --user"
+)
 
 
 def setup(visit: Visit) -> Response:
@@ -38,7 +42,7 @@ def setup(visit: Visit) -> Response:
         "setup",
         table=table,
         assignment=assignment,
-        datasets=datasets,
+        datasets=[one for one in datasets if one.users is not None and one.name != _NEW],
         columns=[one for one in columns or () if one.is_user],
         typed=columns is None,
         header=header,
@@ -74,6 +78,8 @@ def assign(visit: Visit) -> Response:
             if not given("epsilon"):
                 raise InputError("give the total epsilon of this data set")
             chosen = check_name(given("name"), "dataset")
+            if chosen == _NEW:
+                raise InputError("choose another name; this page calls a data set new that is not open yet")
             check_users(table.data, users, **text)  # what is fixed now cannot be corrected later
             _open_dataset(
                 ledger,
@@ -86,7 +92,10 @@ def assign(visit: Visit) -> Response:
                 by_whom=visit.session.principal.name,
             )
         else:
-            ledger.dataset(chosen)  # refuses an unknown name
+            found = ledger.dataset(chosen)  # refuses an unknown name
+            if found.users is None:
+                raise InputError(_NO_USERS.format(name=chosen))
+            check_users(table.data, found.users, **text)
         site.state.bind(identify_ledger(ledger))
     site.state.assign(Assignment(table=table.id, dataset=chosen, header=header, text=text))
     return go_to(link("/question", [("table", table.id)]))
@@ -99,8 +108,14 @@ def _open_dataset(ledger: Ledger, name: str, **wanted: Any) -> None:
     except InputError:
         with contextlib.suppress(InputError):
             found = ledger.dataset(name)
-            same = (found.epsilon, found.delta, found.neighbors.value, list(found.users or ()))
-            if same == tuple(wanted[one] for one in ("epsilon", "delta", "neighbors", "user")):
+            same = (
+                found.epsilon,
+                found.delta,
+                found.neighbors.value,
+                list(found.users or ()),
+                found.composition.name,
+            )
+            if same == tuple(wanted[one] for one in ("epsilon", "delta", "neighbors", "user", "composition")):
                 return
         raise
 
