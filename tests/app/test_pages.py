@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import hubermean as hm
@@ -243,6 +245,45 @@ def test_the_budget_page_says_what_epsilon_buys_and_means(analyst: Client) -> No
     )
     count = analyst.get("/budget", [("table", TABLE), ("statistic", "count")]).text
     assert "± 3" in count
+
+
+def test_another_epsilon_is_predicted_and_never_guessed(analyst: Client) -> None:
+    asked = [("table", TABLE), ("value", "fare"), ("users", "900")]
+    page = analyst.get("/budget", [*asked, ("epsilon", "own"), ("own", "0.7")])
+    assert page.status == 200
+    assert "epsilon = 0.7, someone" in page.text
+    page = analyst.get("/budget", [*asked, ("epsilon", "own"), ("own", "")])
+    assert page.status == 200
+    assert "Type a number for epsilon" in page.text
+    for given in (
+        [("epsilon", "own"), ("own", " ")],
+        [("epsilon", "own")],
+        [("epsilon", "1.0"), ("own", "0.7")],
+    ):
+        answer = analyst.get("/review", [*asked, *given])
+        assert answer.status == 400, given
+        assert "epsilon" in answer.text
+    chosen = analyst.get("/review", [*asked, ("epsilon", "own"), ("own", "0.7")])
+    assert dict(chosen.hidden())["epsilon"] == "0.7"
+
+
+def test_names_of_columns_are_sent_back_as_they_are(server: AppServer, place: Path) -> None:
+    odd = [" person", "two  spaces", "end "]
+    columns = {odd[0]: [1, 2], odd[1]: ["a", "b"], odd[2]: [1.0, 2.0], "a\u202eb": [1.0, 2.0]}
+    pq.write_table(pa.table(columns), place / "data" / "odd.parquet")
+    steward = Client.enter(server, server.links[0])
+    setup = steward.get("/setup", [("table", "file:odd.parquet")]).text
+    assert '<option value=" person">' in setup
+    assert "1 column of this table cannot be chosen here" in setup
+    sent = [("csrf", steward.csrf), ("table", "file:odd.parquet"), ("dataset", "new"), ("name", "odd"),
+            ("user", odd[0]), ("epsilon", "2"), ("delta", "0")]  # fmt: skip
+    assert steward.post("/setup", sent).status == 303
+    question = steward.get("/question", [("table", "file:odd.parquet")]).text
+    assert '<option value="two  spaces">' in question
+    assert 'name="value" value="end "' in question
+    assert "1 column of this table cannot be chosen here" in question
+    review = steward.review(table="file:odd.parquet", value=odd[2], by=odd[1], keys="a", epsilon="1")
+    assert review.status == 200, review.text
 
 
 def test_more_than_is_left_is_refused_before_and_after_the_last_click(

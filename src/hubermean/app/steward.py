@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hubermean.app.budgets import identify_ledger, list_datasets
 from hubermean.app.draft import Draft, read_text_options
-from hubermean.app.pages import list_columns
+from hubermean.app.pages import list_columns, split_columns
 from hubermean.app.site import Visit, go_to, link
 from hubermean.app.state import Assignment
 from hubermean.app.tables import Table, require
@@ -38,12 +38,14 @@ def setup(visit: Visit) -> Response:
     with site.ledger() as ledger:
         datasets = list_datasets(ledger, site.runner.before())
     columns = list_columns(table, header=header, text=text)
+    shown, left_out = split_columns(columns)
     return visit.page(
         "setup",
         table=table,
         assignment=assignment,
         datasets=[one for one in datasets if one.users is not None and one.name != _NEW],
-        columns=[one for one in columns or () if one.is_user],
+        columns=[one for one in shown if one.is_user],
+        left_out=left_out,
         typed=columns is None,
         header=header,
         text=text,

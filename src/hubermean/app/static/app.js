@@ -19,6 +19,9 @@ const own = document.getElementById("own");
 own?.addEventListener("input", () => {
   document.querySelector('input[name="epsilon"][value="own"]').checked = true;
 });
+for (const listed of document.querySelectorAll('input[name="epsilon"]:not([value="own"])')) {
+  listed.addEventListener("change", () => { if (own) own.value = ""; });
+}
 
 // A form that charges is sent once. The server also sees to that: its token serves once.
 for (const form of document.querySelectorAll("form[data-once]")) {
