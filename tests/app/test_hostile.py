@@ -154,6 +154,19 @@ def test_a_session_is_strict_and_ends(server: AppServer) -> None:
     assert client.get("/").status == 401
 
 
+def test_another_website_cannot_sign_anybody_in(server: AppServer) -> None:
+    nobody, path = Client(server), server.links[1].removeprefix(server.address)
+    asked = nobody.request("GET", path, Sec_Fetch_Site="cross-site")
+    assert asked.status == 200
+    assert "set-cookie" not in asked.headers
+    assert "Another website opened this page" in asked.text
+    assert f'value="{path.partition("=")[2]}"' in asked.text  # one click signs in
+    assert (
+        nobody.post("/enter", [("token", path.partition("=")[2])], Sec_Fetch_Site="same-origin").status == 303
+    )
+    assert nobody.request("GET", path, Sec_Fetch_Site="none").status == 303
+
+
 def test_every_answer_has_a_strict_policy(analyst: Client, server: AppServer) -> None:
     for answer in (
         analyst.get("/"),
@@ -321,6 +334,16 @@ def test_forms_and_addresses_have_limits(analyst: Client, server: AppServer) -> 
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\n" + b"X: " + b"x" * 100_000)
         assert raw.recv(200).startswith(b"HTTP/1.1 400")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+        raw.sendall(head.replace("\r\n\r\n", "\r\nContent-Length: 4\r\n\r\n").encode() + b"0\r\n\r\n")
+        assert raw.recv(200).startswith(b"HTTP/1.1 400")
+    wide = {f"X-{number}": "x" * 1000 for number in range(40)}
+    assert analyst.request("GET", "/", **wide).status in (400, 431)
+    far = analyst.review(table=TABLE, value="fare", epsilon="1", bounds_low="1e308", bounds_high="1.7e308")
+    assert far.status == 400
+    assert "narrower bounds" in far.text
+    for users in ("9" * 20, "9" * 5000, "²"):
+        assert analyst.get("/budget", [("table", TABLE), ("value", "fare"), ("users", users)]).status == 200
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
         raw.sendall(b"\x16\x03\x01\x00\xa5\x01\x00")
         assert b"200" not in raw.recv(200)
