@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import threading
@@ -15,7 +16,7 @@ import pytest
 import hubermean as hm
 from hubermean.app.access import Access, Principal, read_access
 from hubermean.app.draft import Draft
-from hubermean.app.export import Export, to_csv
+from hubermean.app.export import Export, _defuse, to_csv
 from hubermean.app.prediction import draw_curve, predict, predict_curve
 from hubermean.app.runner import Runner, TooBusyError, list_moments, next_moment
 from hubermean.app.settings import Settings
@@ -128,6 +129,45 @@ def test_a_spreadsheet_finds_no_formula_in_a_csv_file() -> None:
     assert [line.split(",")[0] for line in lines[2:]] == ["plain", "'@b"]
 
 
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("a;=b()", "a;'=b()"),
+        ("a\t+1", "a\t'+1"),
+        ("a\n @x", "a\n' @x"),
+        ("a-b", "a-b"),
+        ("\tx", "'\tx"),
+        (-1.5, -1.5),
+    ],
+)
+def test_a_formula_begins_wherever_a_spreadsheet_may_split(cell: object, shown: object) -> None:
+    assert _defuse(cell) == shown
+
+
+def test_a_file_that_is_named_as_an_option_is_a_file(tmp_path: Path) -> None:
+    table = Table(id="file:--ledger=x.parquet", label="--ledger=x.parquet", data="/data/--ledger=x.parquet")
+    exported = Export(make_run(FULL), table, folder="/data", ledger="/data/own.sqlite")
+    assert shlex.split(exported.command().replace("\\\n", ""))[2] == "./--ledger=x.parquet"
+
+
+def test_a_notebook_shows_names_as_text() -> None:
+    draft = replace(FULL, value=("![x](http://evil.example/x.png)", "`"))
+    table = Table(id="file:a.parquet", label="a.parquet", data="/data/a.parquet")
+    exported = Export(make_run(draft), table, folder="/data", ledger="/data/own.sqlite")
+    source = "".join(json.loads(exported.notebook())["cells"][0]["source"])
+    assert "`` Mean of ![x](http://evil.example/x.png), ` by month(day) ``" in source
+
+
+def test_nobody_ends_the_sessions_of_somebody_else() -> None:
+    access = Access({"a" * 40: ANA, "b" * 40: BEN})
+    entered = access.enter("a" * 40)
+    assert entered is not None
+    keys = [found[0] for _ in range(1100) if (found := access.enter("b" * 40)) is not None]
+    assert access.find(entered[0]) is not None
+    assert access.find(keys[0]) is None
+    assert access.find(keys[-1]) is not None
+
+
 def test_predictions_are_those_of_plan_and_know_groups() -> None:
     mean = Draft(table="t", user=("u",), value=("v",))
     (one,) = predict(mean, users=4000, neighbors="add-remove", epsilons=[1.0])
@@ -143,6 +183,10 @@ def test_predictions_are_those_of_plan_and_know_groups() -> None:
     (few,) = predict(mean, users=50, neighbors="add-remove", epsilons=[0.1])
     assert few.error == math.inf
     assert few.in_words == "refused: too few people"
+    count = Draft(table="t", statistic="count", user=("u",))
+    for neighbors, words in (("replace-user", "exact"), ("add-remove", "± 3")):
+        (number,) = predict(count, users=4000, neighbors=neighbors, epsilons=[1.0])
+        assert number.in_words == words
     curve = predict_curve(mean, users=4000, neighbors="add-remove")
     errors = [point.error for point in curve if point.error is not None]
     assert errors == sorted(errors, reverse=True)  # more budget, less error
@@ -329,5 +373,7 @@ def test_names_of_hosts(tmp_path: Path) -> None:
     assert local.checked().hosts(80) == {"localhost:80", "127.0.0.1:80", "[::1]:80"}
     with pytest.raises(hm.InputError, match="state the names"):
         Settings(folder=tmp_path, ledger="l", state=tmp_path, host="0.0.0.0").checked()
+    odd = Settings(folder=tmp_path, ledger="l", state=tmp_path, names=("a.example:8443",))
+    assert "a.example:8443" in odd.checked().hosts(80)
     named = Settings(folder=tmp_path, ledger="l", state=tmp_path, host="0.0.0.0", names=("A.example",))
     assert named.checked().hosts(80) == {"a.example", "a.example:80"}

@@ -68,7 +68,7 @@ class Draft:
         is_mean = statistic == "mean"
         epsilon, delta = _number(given, "epsilon"), _number(given, "delta")
         return cls(
-            table=_text(given, "table"),
+            table=_text(given, "table", strip=False),
             statistic=statistic,
             of="users" if is_mean else _choose(given, "of", ("users", "records")),
             user=_names(given, "user"),

@@ -229,7 +229,9 @@ def review(visit: Visit) -> Response:
         asked = Draft.read(read_budget(visit.query))
     except InputError as error:
         same = [(name, one) for name, given in visit.query.items() for one in given]
-        return visit.problem(400, describe_error(error), back=link("/budget", same), label="Back to the budget")
+        return visit.problem(
+            400, describe_error(error), back=link("/budget", same), label="Back to the budget"
+        )
     run = make_run(asked, assignment, dataset, by_whom=by_whom)
     draft = run.draft
     back = link("/budget", draft.to_fields())

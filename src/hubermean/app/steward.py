@@ -63,7 +63,7 @@ def assign(visit: Visit) -> Response:
     def given(name: str) -> str:
         return next(iter(form.get(name, ())), "").strip()
 
-    table = require(site.tables.find(given("table")))
+    table = require(site.tables.find(next(iter(form.get("table", ())), "")))
     header = table.has_header and given("header") == "yes"
     text = read_text_options(form) if table.is_text else {}
     # Refuses a file that cannot be read as described before a data set is opened, which cannot be undone.
