@@ -102,6 +102,19 @@ def test_a_release_is_charged_once_and_its_exports_return_it_at_no_cost(
     assert json.loads(by_cells)["rows"] == printed["rows"]
     assert entries(place)[len(before) :] == ["charged", "released"]  # nobody was charged again
 
+    again = {
+        "table": TABLE,
+        "value": ["fare"],
+        "epsilon": "0.01",
+        "fresh": "yes",
+        "bounds_low": "0",
+        "bounds_high": "50",
+    }
+    review = analyst.review(**again)
+    assert "asked again already" not in review.text
+    analyst.wait(analyst.ask(review).location)
+    assert "charged once more" in analyst.review(**again).text  # where the back button leads
+
 
 PEOPLE = {"statistic": "count", "epsilon": "0.1"}
 RECORDS = {"statistic": "count", "of": "records", "by": "city", "keys": "Arden\nBrook", "epsilon": "0.3"}

@@ -83,8 +83,8 @@ def test_a_token_serves_one_person_for_one_request_and_some_hours(monkeypatch: p
 
 def make_run(draft: Draft) -> Run:
     return Run(
-        id="0", draft=draft, table=draft.table, dataset="a b", neighbors="add-remove", text={"decimal": ","}, composition="basic",
-        by_whom="ana", at="2026-01-01T00:00:00+00:00",
+        id="0", draft=draft, table=draft.table, dataset="a b", neighbors="add-remove", text={"decimal": ","},
+        composition="basic", by_whom="ana", at="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from hubermean.app.draft import Draft
 from hubermean.app.prediction import DEFAULT_USERS, OFFERED, draw_curve, predict, predict_curve
 from hubermean.app.runner import describe_error
 from hubermean.app.site import Visit, go_to, link
-from hubermean.app.state import Assignment, make_run
+from hubermean.app.state import Assignment, Run, make_run
 from hubermean.app.tables import Table, require
 from hubermean.app.tokens import offer_token
 from hubermean.errors import BudgetExhausted, HubermeanError, InputError
@@ -264,11 +264,18 @@ def review(visit: Visit) -> Response:
         dry=found,
         receipt=found.receipt,
         pairs=draft.to_fields(),
+        earlier=_find_earlier(visit, run) if draft.fresh else None,
         again=link("/review", replace(draft, fresh=True).to_fields()),
         left_before=dataset.left_in_words,
         token=offer_token(site.state.secret, visit.session.principal, run.terms),
         back=back,
     )
+
+
+def _find_earlier(visit: Visit, run: Run) -> Run | None:
+    """Return the latest run that asked the same again, which the back button leads past."""
+    same = (one for one in visit.site.state.runs() if one.terms == run.terms)
+    return next((one for one in same if one.charged or not one.is_over), None)
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------

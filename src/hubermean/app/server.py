@@ -14,8 +14,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from hubermean.app import pages, releases, steward
-from hubermean.app.budgets import identify_ledger
 from hubermean.app.access import Access, new_access, read_access
+from hubermean.app.budgets import identify_ledger
 from hubermean.app.guard import FAULT, LARGEST_HEADERS, Application, Guard
 from hubermean.app.runner import Runner, describe_error
 from hubermean.app.settings import Settings
