@@ -70,7 +70,7 @@ def without_credentials(text: str) -> str:
 
 
 def require_clear(text: str) -> None:
-    """Raise InputError where a URI cannot be told apart into user, password and place: it would have no name."""
+    """Raise InputError where a URI does not say for certain what is its password: it would have no name."""
     scheme, separator, rest = text.partition("://")
     if separator and _find_place(scheme, rest) is None:
         raise InputError(
