@@ -359,7 +359,7 @@ def test_on_postgresql_from_a_table_of_postgresql(postgres: object, tmp_path: Pa
         )  # fmt: skip
         question = steward.get("/question", [("table", table)]).text
         assert "month(day)" in question
-        assert 'value="kind"' not in question  # a text has no mean
+        assert 'name="value" value="kind"' not in question  # a text has no mean
         at = steward.ask(steward.review(table=table, value="amount", per="user", epsilon="1")).location
         assert "Mean of user means of amount" in steward.wait(at).text
         value = json.loads(steward.get(f"{at}/release.json").text)["value"]
