@@ -206,7 +206,7 @@ def test_the_page_outlives_a_server_that_is_killed(browser: Any, place: Path, tm
         )
         page.goto(f"{server.address}/review?table=file%3Atrips.parquet&value=fare&epsilon=1")
         page.get_by_role("button", name="Release").click()
-        page.get_by_text("Charged, reading records").wait_for()
+        page.get_by_text("Charging and computing").wait_for()
         with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
             while [entry.kind for entry in book.entries()][-1] != "released":
                 page.wait_for_timeout(50)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -104,6 +105,22 @@ def test_killed_before_the_charge_nothing_is_charged(options: list[str], tmp_pat
         server.stop()
 
 
+def test_an_equal_question_of_somebody_else_is_never_the_answer(options: list[str], tmp_path: Path) -> None:
+    """After a kill before the charge, the same person asks another question elsewhere, with the same budget."""
+    at, _ = kill_while_releasing(options, tmp_path, BEFORE_THE_CHARGE, until=["opened"])
+    ledger = str(tmp_path / "budget.sqlite")
+    asked = {"user": "rider_id", "epsilon": 1.0, "ledger": ledger, "dataset": "trips", "by_whom": "ben"}
+    for value in ("minutes", "fare"):
+        hm.mean(str(tmp_path / "data" / "trips.parquet"), value=value, **asked)
+    server = start_app(*options)
+    try:
+        page = enter(server, "b").get(at).text
+        assert "95% interval" not in page
+        assert "Nothing was charged; you can ask again" in page
+    finally:
+        server.stop()
+
+
 def test_killed_after_the_charge_the_charge_counts_and_the_page_says_so(
     options: list[str], tmp_path: Path
 ) -> None:
@@ -134,6 +151,40 @@ def test_killed_after_the_release_its_value_is_shown_to_everybody(options: list[
         assert [shown["value"]] == recorded
         assert (shown["ledger"]["charged"], shown["ledger"]["left"]) == ("epsilon = 1", "epsilon = 2")
         assert entries(tmp_path) == ["opened", "charged", "released"]
+    finally:
+        server.stop()
+
+
+def test_with_another_ledger_the_page_does_not_start_and_shows_no_number(
+    options: list[str], tmp_path: Path
+) -> None:
+    ledger, early, kept = (tmp_path / f"{name}.sqlite" for name in ("budget", "early", "kept"))
+    shutil.copy(ledger, early)
+    at, _ = kill_while_releasing(
+        options, tmp_path, BEFORE_THE_OUTCOME_IS_SHOWN, until=["opened", "charged", "released"]
+    )
+    data = str(tmp_path / "data" / "trips.parquet")
+
+    def release(value: str) -> None:
+        hm.mean(data, user="rider_id", value=value, epsilon=1.0, ledger=str(ledger), dataset="trips")
+
+    ledger.rename(kept)
+    with pytest.raises(AssertionError, match="belongs to another ledger"):
+        start_app(*options)  # it is gone
+    with hm.Ledger(str(ledger)) as book:
+        book.init("trips", epsilon=3.0, user="rider_id")
+    release("minutes")
+    with pytest.raises(AssertionError, match="belongs to another ledger"):
+        start_app(*options)
+    kept.replace(ledger)
+    server = start_app(*options)
+    try:
+        ben = enter(server, "b")
+        assert "95% interval" in ben.get(at).text
+        early.replace(ledger)  # a copy from before the release, with another release since
+        release("minutes")
+        assert "95% interval" not in ben.get(at).text
+        assert ben.get(f"{at}/release.json").status == 400
     finally:
         server.stop()
 

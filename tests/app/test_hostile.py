@@ -20,6 +20,8 @@ import pytest
 import hubermean as hm
 from helpers.app_server import AppServer, Client, running_app, start_app
 from hubermean.app.server import ROUTES
+from hubermean.app.settings import Settings
+from hubermean.ingest.locations import without_credentials
 
 TABLE = "file:trips.parquet"
 OUTSIDE, INSIDE = "canary-outside-4711", "canary-inside-4712"
@@ -150,6 +152,19 @@ def test_a_session_is_strict_and_ends(server: AppServer) -> None:
     assert client.get("/").status == 200
     assert client.post("/leave", [("csrf", client.csrf)]).status == 303
     assert client.get("/").status == 401
+
+
+def test_another_website_cannot_sign_anybody_in(server: AppServer) -> None:
+    nobody, path = Client(server), server.links[1].removeprefix(server.address)
+    asked = nobody.request("GET", path, Sec_Fetch_Site="cross-site")
+    assert asked.status == 200
+    assert "set-cookie" not in asked.headers
+    assert "Another website opened this page" in asked.text
+    assert f'value="{path.partition("=")[2]}"' in asked.text  # one click signs in
+    assert (
+        nobody.post("/enter", [("token", path.partition("=")[2])], Sec_Fetch_Site="same-origin").status == 303
+    )
+    assert nobody.request("GET", path, Sec_Fetch_Site="none").status == 303
 
 
 def test_every_answer_has_a_strict_policy(analyst: Client, server: AppServer) -> None:
@@ -320,6 +335,16 @@ def test_forms_and_addresses_have_limits(analyst: Client, server: AppServer) -> 
         raw.sendall(b"GET / HTTP/1.1\r\n" + b"X: " + b"x" * 100_000)
         assert raw.recv(200).startswith(b"HTTP/1.1 400")
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+        raw.sendall(head.replace("\r\n\r\n", "\r\nContent-Length: 4\r\n\r\n").encode() + b"0\r\n\r\n")
+        assert raw.recv(200).startswith(b"HTTP/1.1 400")
+    wide = {f"X-{number}": "x" * 1000 for number in range(40)}
+    assert analyst.request("GET", "/", **wide).status in (400, 431)
+    far = analyst.review(table=TABLE, value="fare", epsilon="1", bounds_low="1e308", bounds_high="1.7e308")
+    assert far.status == 400
+    assert "narrower bounds" in far.text
+    for users in ("9" * 20, "9" * 5000, "²"):
+        assert analyst.get("/budget", [("table", TABLE), ("value", "fare"), ("users", users)]).status == 200
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
         raw.sendall(b"\x16\x03\x01\x00\xa5\x01\x00")
         assert b"200" not in raw.recv(200)
     assert analyst.get("/").status == 200
@@ -386,6 +411,24 @@ def test_tokens_that_others_may_read_are_refused(place: Path, tmp_path: Path) ->
     tokens.chmod(0o640)
     with pytest.raises(AssertionError, match="chmod 600"):
         start_app(*options)
+
+
+@pytest.mark.parametrize(
+    "connection",
+    ["host=127.0.0.1 user=bob password=SE4711", "postgresql://bob:SE?K4711@127.0.0.1:1/db", "postgresql://bob:SE4711",
+     "postgresql://bob:SE@K?R4711@127.0.0.1/db", "mysql://bob:SE4711@127.0.0.1/db", "sqlite://SE4711"],
+)  # fmt: skip
+def test_a_connection_whose_password_cannot_be_told_is_refused_unquoted(
+    connection: str, tmp_path: Path
+) -> None:
+    settings = Settings(folder=tmp_path, ledger="l", state=tmp_path, connections=(connection,))
+    with pytest.raises(hm.InputError) as refused:
+        settings.checked()
+    for secret in ("4711", "bob", "SE"):
+        assert secret not in str(refused.value)
+        assert (
+            secret not in without_credentials(connection) or "://" not in connection or "sqlite" in connection
+        )
 
 
 def test_other_machines_need_a_name(place: Path, tmp_path: Path) -> None:

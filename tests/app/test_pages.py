@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import hubermean as hm
@@ -100,6 +102,19 @@ def test_a_release_is_charged_once_and_its_exports_return_it_at_no_cost(
     assert json.loads(by_cells)["rows"] == printed["rows"]
     assert entries(place)[len(before) :] == ["charged", "released"]  # nobody was charged again
 
+    again = {
+        "table": TABLE,
+        "value": ["fare"],
+        "epsilon": "0.01",
+        "fresh": "yes",
+        "bounds_low": "0",
+        "bounds_high": "50",
+    }
+    review = analyst.review(**again)
+    assert "asked again already" not in review.text
+    analyst.wait(analyst.ask(review).location)
+    assert "charged once more" in analyst.review(**again).text  # where the back button leads
+
 
 PEOPLE = {"statistic": "count", "epsilon": "0.1"}
 RECORDS = {"statistic": "count", "of": "records", "by": "city", "keys": "Arden\nBrook", "epsilon": "0.3"}
@@ -163,6 +178,44 @@ def test_an_analyst_cannot_open_or_move_a_budget(server: AppServer, analyst: Cli
     assert "A person is identified by <strong>rider_id" in analyst.get("/question", [("table", TABLE)]).text
 
 
+def test_what_was_reviewed_is_what_is_released(server: AppServer, analyst: Client, place: Path) -> None:
+    steward = Client.enter(server, server.links[0])
+    table = "file:moving.parquet"
+    (place / "data" / "moving.parquet").write_bytes((place / "data" / "trips.parquet").read_bytes())
+
+    def charge_to(name: str, *more: tuple[str, str]) -> None:
+        sent = [("csrf", steward.csrf), ("table", table), ("dataset", name), *more]
+        assert steward.post("/setup", sent).status == 303
+
+    opened = [
+        ("name", "moved"),
+        ("user", "rider_id"),
+        ("epsilon", "2"),
+        ("delta", "0"),
+        ("neighbors", "replace-user"),
+    ]
+    charge_to("new", *opened)
+    charge_to("trips")
+    review = analyst.review(table=table, value="fare", epsilon="0.01")
+    charge_to("moved")
+    before = entries(place)
+    answer = analyst.ask(review)
+    assert answer.status == 400
+    assert "what it asks for was changed" in answer.text
+    assert entries(place) == before
+    assert "moved" in analyst.review(table=table, value="fare", epsilon="0.01").text
+
+
+def test_nobody_but_the_steward_says_who_a_person_is(server: AppServer, analyst: Client) -> None:
+    steward = Client.enter(server, server.links[0])
+    assert "other people" not in steward.get("/setup", [("table", TABLE)]).text
+    sent = [("csrf", steward.csrf), ("table", TABLE), ("dataset", "other people")]
+    refused = steward.post("/setup", sent)  # it was opened without user columns
+    assert refused.status == 400
+    assert "does not state which columns identify a person" in refused.text
+    assert analyst.review(table=TABLE, value="fare", epsilon="0.1").status == 200
+
+
 def test_users_of_a_data_set_cannot_be_chosen_again(analyst: Client, place: Path) -> None:
     review = analyst.review(table=TABLE, user="city", value="fare", epsilon="0.1")
     assert dict(review.hidden())["user"] == "rider_id"
@@ -194,7 +247,9 @@ def test_a_steward_opens_a_budget_once_however_often_the_form_is_sent(server: Ap
 def test_the_budget_page_says_what_epsilon_buys_and_means(analyst: Client) -> None:
     pairs = [("table", TABLE), ("value", "fare"), ("users", "300")]
     page = analyst.get("/budget", pairs).text
+    assert "Someone who is 50% sure that a person is in the data becomes" in page  # add-remove
     assert "at most 73.2% sure" in page
+    assert "with epsilon = 1, someone who is 50% sure of it becomes at most 88.1% sure" in page
     assert "refused: too few people" in page  # 0.1 with 300 people
     assert '<svg width="100%"' in page
     assert (
@@ -203,6 +258,45 @@ def test_the_budget_page_says_what_epsilon_buys_and_means(analyst: Client) -> No
     )
     count = analyst.get("/budget", [("table", TABLE), ("statistic", "count")]).text
     assert "± 3" in count
+
+
+def test_another_epsilon_is_predicted_and_never_guessed(analyst: Client) -> None:
+    asked = [("table", TABLE), ("value", "fare"), ("users", "900")]
+    page = analyst.get("/budget", [*asked, ("epsilon", "own"), ("own", "0.7")])
+    assert page.status == 200
+    assert "epsilon = 0.7, someone" in page.text
+    page = analyst.get("/budget", [*asked, ("epsilon", "own"), ("own", "")])
+    assert page.status == 200
+    assert "Type a number for epsilon" in page.text
+    for given in (
+        [("epsilon", "own"), ("own", " ")],
+        [("epsilon", "own")],
+        [("epsilon", "1.0"), ("own", "0.7")],
+    ):
+        answer = analyst.get("/review", [*asked, *given])
+        assert answer.status == 400, given
+        assert "epsilon" in answer.text
+    chosen = analyst.get("/review", [*asked, ("epsilon", "own"), ("own", "0.7")])
+    assert dict(chosen.hidden())["epsilon"] == "0.7"
+
+
+def test_names_of_columns_are_sent_back_as_they_are(server: AppServer, place: Path) -> None:
+    odd = [" person", "two  spaces", "end "]
+    columns = {odd[0]: [1, 2], odd[1]: ["a", "b"], odd[2]: [1.0, 2.0], "a\u202eb": [1.0, 2.0]}
+    pq.write_table(pa.table(columns), place / "data" / "odd.parquet")
+    steward = Client.enter(server, server.links[0])
+    setup = steward.get("/setup", [("table", "file:odd.parquet")]).text
+    assert '<option value=" person">' in setup
+    assert "1 column of this table cannot be chosen here" in setup
+    sent = [("csrf", steward.csrf), ("table", "file:odd.parquet"), ("dataset", "new"), ("name", "odd"),
+            ("user", odd[0]), ("epsilon", "2"), ("delta", "0")]  # fmt: skip
+    assert steward.post("/setup", sent).status == 303
+    question = steward.get("/question", [("table", "file:odd.parquet")]).text
+    assert '<option value="two  spaces">' in question
+    assert 'name="value" value="end "' in question
+    assert "1 column of this table cannot be chosen here" in question
+    review = steward.review(table="file:odd.parquet", value=odd[2], by=odd[1], keys="a", epsilon="1")
+    assert review.status == 200, review.text
 
 
 def test_more_than_is_left_is_refused_before_and_after_the_last_click(
@@ -265,7 +359,7 @@ def test_on_postgresql_from_a_table_of_postgresql(postgres: object, tmp_path: Pa
         )  # fmt: skip
         question = steward.get("/question", [("table", table)]).text
         assert "month(day)" in question
-        assert 'value="kind"' not in question  # a text has no mean
+        assert 'name="value" value="kind"' not in question  # a text has no mean
         at = steward.ask(steward.review(table=table, value="amount", per="user", epsilon="1")).location
         assert "Mean of user means of amount" in steward.wait(at).text
         value = json.loads(steward.get(f"{at}/release.json").text)["value"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
+import threading
+import time
 from dataclasses import replace
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -13,11 +16,11 @@ import pytest
 import hubermean as hm
 from hubermean.app.access import Access, Principal, read_access
 from hubermean.app.draft import Draft
-from hubermean.app.export import Export, to_csv
+from hubermean.app.export import Export, _defuse, to_csv
 from hubermean.app.prediction import draw_curve, predict, predict_curve
 from hubermean.app.runner import Runner, TooBusyError, list_moments, next_moment
 from hubermean.app.settings import Settings
-from hubermean.app.state import Run, State
+from hubermean.app.state import Assignment, Run, State
 from hubermean.app.tables import Table, Tables
 from hubermean.app.tokens import check_token, offer_token
 from hubermean.ingest.catalog import select_table
@@ -81,7 +84,7 @@ def test_a_token_serves_one_person_for_one_request_and_some_hours(monkeypatch: p
 def make_run(draft: Draft) -> Run:
     return Run(
         id="0", draft=draft, table=draft.table, dataset="a b", neighbors="add-remove", text={"decimal": ","},
-        by_whom="ana", at="2026-01-01T00:00:00+00:00",
+        composition="basic", by_whom="ana", at="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
 
 
@@ -126,6 +129,45 @@ def test_a_spreadsheet_finds_no_formula_in_a_csv_file() -> None:
     assert [line.split(",")[0] for line in lines[2:]] == ["plain", "'@b"]
 
 
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("a;=b()", "a;'=b()"),
+        ("a\t+1", "a\t'+1"),
+        ("a\n @x", "a\n' @x"),
+        ("a-b", "a-b"),
+        ("\tx", "'\tx"),
+        (-1.5, -1.5),
+    ],
+)
+def test_a_formula_begins_wherever_a_spreadsheet_may_split(cell: object, shown: object) -> None:
+    assert _defuse(cell) == shown
+
+
+def test_a_file_that_is_named_as_an_option_is_a_file(tmp_path: Path) -> None:
+    table = Table(id="file:--ledger=x.parquet", label="--ledger=x.parquet", data="/data/--ledger=x.parquet")
+    exported = Export(make_run(FULL), table, folder="/data", ledger="/data/own.sqlite")
+    assert shlex.split(exported.command().replace("\\\n", ""))[2] == "./--ledger=x.parquet"
+
+
+def test_a_notebook_shows_names_as_text() -> None:
+    draft = replace(FULL, value=("![x](http://evil.example/x.png)", "`"))
+    table = Table(id="file:a.parquet", label="a.parquet", data="/data/a.parquet")
+    exported = Export(make_run(draft), table, folder="/data", ledger="/data/own.sqlite")
+    source = "".join(json.loads(exported.notebook())["cells"][0]["source"])
+    assert "`` Mean of ![x](http://evil.example/x.png), ` by month(day) ``" in source
+
+
+def test_nobody_ends_the_sessions_of_somebody_else() -> None:
+    access = Access({"a" * 40: ANA, "b" * 40: BEN})
+    entered = access.enter("a" * 40)
+    assert entered is not None
+    keys = [found[0] for _ in range(1100) if (found := access.enter("b" * 40)) is not None]
+    assert access.find(entered[0]) is not None
+    assert access.find(keys[0]) is None
+    assert access.find(keys[-1]) is not None
+
+
 def test_predictions_are_those_of_plan_and_know_groups() -> None:
     mean = Draft(table="t", user=("u",), value=("v",))
     (one,) = predict(mean, users=4000, neighbors="add-remove", epsilons=[1.0])
@@ -141,6 +183,10 @@ def test_predictions_are_those_of_plan_and_know_groups() -> None:
     (few,) = predict(mean, users=50, neighbors="add-remove", epsilons=[0.1])
     assert few.error == math.inf
     assert few.in_words == "refused: too few people"
+    count = Draft(table="t", statistic="count", user=("u",))
+    for neighbors, words in (("replace-user", "exact"), ("add-remove", "± 3")):
+        (number,) = predict(count, users=4000, neighbors=neighbors, epsilons=[1.0])
+        assert number.in_words == words
     curve = predict_curve(mean, users=4000, neighbors="add-remove")
     errors = [point.error for point in curve if point.error is not None]
     assert errors == sorted(errors, reverse=True)  # more budget, less error
@@ -172,11 +218,12 @@ def test_what_interrupts_a_release_is_never_called_free_where_it_may_be_charged(
 
     monkeypatch.setattr(Draft, "call", fail)
     with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
-        book.init("a b", epsilon=1.0)
+        book.init("a b", epsilon=1.0, user="u")
     (tmp_path / "t.csv").write_text("a\n")
     state = State(tmp_path / "state")
     runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
-    run = make_run(Draft(table="file:t.csv"))
+    run = make_run(Draft(table="file:t.csv", user=("u",)))
+    state.assign(Assignment(table=run.table, dataset=run.dataset, text=run.text))
     assert runner.submit(run)
     assert not runner.submit(run)
     runner.close()
@@ -187,6 +234,77 @@ def test_what_interrupts_a_release_is_never_called_free_where_it_may_be_charged(
     assert "secret4711" not in over.message
     with pytest.raises(TooBusyError):  # nothing begins once the server ends
         runner.submit(replace(run, id="1"))
+    state.close()
+
+
+@pytest.mark.parametrize("changed", ["dataset", "text", "users", "nothing"])
+def test_a_run_whose_terms_changed_before_it_began_is_not_charged(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Draft] = []
+
+    def note(self: Draft, *_: object, **__: object) -> None:
+        called.append(self)
+        raise hm.InputError("it is over")
+
+    monkeypatch.setattr(Draft, "call", note)
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        book.init("a b", epsilon=1.0, user="v" if changed == "users" else "u")
+        book.init("other", epsilon=1.0, user="u")
+    (tmp_path / "t.csv").write_text("a\n")
+    state = State(tmp_path / "state")
+    run = make_run(Draft(table="file:t.csv", user=("u",)))
+    state.assign(
+        Assignment(
+            table=run.table,
+            dataset="other" if changed == "dataset" else run.dataset,
+            text={} if changed == "text" else run.text,
+        )
+    )
+    runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
+    runner.submit(run)
+    runner.close()
+    over = state.run("0")
+    assert over is not None
+    assert over.status == "rejected"
+    assert bool(called) == (changed == "nothing")
+    assert ("was changed after" in over.message) == (changed != "nothing")
+    state.close()
+
+
+def test_no_release_begins_while_another_runs_also_of_another_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of its entry would tell when the other one ended, long before the outcome is shown."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait(self: Draft, *_: object, **__: object) -> None:
+        if self.epsilon == 1.0:
+            begun.set()
+            may_end.wait(30)
+        raise hm.InputError("it is over")
+
+    monkeypatch.setattr(Draft, "call", wait)
+    with hm.Ledger(str(tmp_path / "budget.sqlite")) as book:
+        for name in ("a b", "other"):
+            book.init(name, epsilon=1.0, user="u")
+    (tmp_path / "t.csv").write_text("a\n")
+    state = State(tmp_path / "state")
+    runner = Runner(str(tmp_path / "budget.sqlite"), Tables(tmp_path), state)
+    first = make_run(Draft(table="file:t.csv", user=("u",)))
+    then = replace(first, id="1", dataset="other", draft=replace(first.draft, epsilon=0.5))
+    for run in (first, then):
+        state.assign(Assignment(table=run.table, dataset=run.dataset, text=run.text))
+        runner.submit(run)
+        assert begun.wait(30)
+    time.sleep(0.3)
+    waiting = state.run("1")
+    assert waiting is not None
+    assert (waiting.status, runner.position(waiting)) == ("waiting", 1)
+    may_end.set()
+    while not (found := state.run("1")) or not found.is_over:
+        time.sleep(0.05)
+    runner.close()
     state.close()
 
 
@@ -255,5 +373,7 @@ def test_names_of_hosts(tmp_path: Path) -> None:
     assert local.checked().hosts(80) == {"localhost:80", "127.0.0.1:80", "[::1]:80"}
     with pytest.raises(hm.InputError, match="state the names"):
         Settings(folder=tmp_path, ledger="l", state=tmp_path, host="0.0.0.0").checked()
+    odd = Settings(folder=tmp_path, ledger="l", state=tmp_path, names=("a.example:8443",))
+    assert "a.example:8443" in odd.checked().hosts(80)
     named = Settings(folder=tmp_path, ledger="l", state=tmp_path, host="0.0.0.0", names=("A.example",))
     assert named.checked().hosts(80) == {"a.example", "a.example:80"}

@@ -152,6 +152,35 @@ def test_the_guarantee_follows_the_relation(relation: Neighbors, hidden: str, vi
     assert hidden in words
     assert visible in words
     assert "users (public)" not in words
+    if relation is Neighbors.ADD_REMOVE:  # a user with one record and with another are two changes apart
+        assert (
+            "50% sure that a user is in the data, and knows the records of all others, can become at most 73.2% sure"
+            in words
+        )
+        assert "anything else about a user, 50% can become at most 88.1%" in words
+        assert "of something about" not in words
+    else:
+        assert (
+            "50% sure of something about a user, and knows the records of all others, can become at most 73.2%"
+            in words
+        )
+        assert "88.1%" not in words
+
+
+def test_two_changes_have_more_than_twice_the_delta() -> None:
+    words = Reader(
+        page(
+            made(
+                1.0,
+                neighbors=Neighbors.ADD_REMOVE,
+                n_users=None,
+                delta=1e-6,
+                budget_breakdown=whole_budget(1.0, 1e-6),
+            )
+        )
+    ).words
+    assert "Delta = 1e-06 is about the probability" in words
+    assert "anything else about a user it is 3.8e-06." in words  # (1 + e) delta, rounded up
 
 
 def test_delta_and_a_large_epsilon_are_named_for_what_they_are() -> None:

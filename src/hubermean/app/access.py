@@ -23,7 +23,8 @@ from hubermean.ledger.entries import check_name
 Role = Literal["steward", "analyst"]
 ROLES: tuple[Role, ...] = ("steward", "analyst")
 _SHORTEST = 32  # characters of a token
-_MOST_SESSIONS = 1000
+_MOST_SESSIONS = 50
+"""Of a token; the oldest ends first. Nobody can end the sessions of somebody else."""
 _LIFETIME = 12 * 3600.0  # seconds
 
 
@@ -78,8 +79,9 @@ class Access:
         session = Session(principal=found, csrf=make_token(), begun=time.monotonic())
         with self._lock:
             self._sessions[_digest(key)] = session
-            while len(self._sessions) > _MOST_SESSIONS:
-                self._sessions.popitem(last=False)
+            own = [one for one, kept in self._sessions.items() if kept.principal == found]
+            for one in own[:-_MOST_SESSIONS]:
+                del self._sessions[one]
         return key, session
 
     def find(self, key: str) -> Session | None:

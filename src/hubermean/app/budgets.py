@@ -32,6 +32,15 @@ def list_datasets(ledger: Ledger, before: Mapping[str, int]) -> list[Dataset]:
     return [_rewind(ledger, dataset, before) for dataset in found]
 
 
+def identify_ledger(ledger: Ledger) -> str | None:
+    """Return what tells a ledger from others, the digest of its first entry; None where it has none yet."""
+    try:
+        first = next(ledger.entries(), None)
+    except InputError:  # the first data set creates the ledger
+        return None
+    return None if first is None else first.digest
+
+
 def read_dataset(ledger: Ledger, name: str, before: Mapping[str, int]) -> Dataset:
     """Return the budget of a data set."""
     return _rewind(ledger, ledger.dataset(name), before)
@@ -88,6 +97,6 @@ def restore_run(ledger: Ledger, run: Run) -> Released:
 def _find_entry(ledger: Ledger, run: Run) -> Entry:
     number = run.entry or 0
     entry = next(ledger.entries(run.dataset, after=number - 1), None)
-    if entry is None or entry.number != number or not entry.is_intact:
+    if entry is None or entry.number != number or entry.digest != run.digest or not entry.is_intact:
         raise LedgerDamaged(f"entry {number} of the ledger is missing or was altered", entry=number)
     return entry

@@ -9,7 +9,7 @@ from typing import Any
 
 from hubermean import _api as api
 from hubermean.errors import InputError
-from hubermean.ledger.entries import check_name, to_canonical_json
+from hubermean.ledger.entries import check_name
 from hubermean.release.ledger import Ledger
 from hubermean.types.dry_run import DryRun
 from hubermean.types.options import TextOptions
@@ -68,7 +68,7 @@ class Draft:
         is_mean = statistic == "mean"
         epsilon, delta = _number(given, "epsilon"), _number(given, "delta")
         return cls(
-            table=_text(given, "table"),
+            table=_text(given, "table", strip=False),
             statistic=statistic,
             of="users" if is_mean else _choose(given, "of", ("users", "records")),
             user=_names(given, "user"),
@@ -96,10 +96,6 @@ class Draft:
     def to_dict(self) -> dict[str, Any]:
         """Return the draft as plain data."""
         return {name: list(one) if isinstance(one, tuple) else one for name, one in asdict(self).items()}
-
-    def to_text(self) -> str:
-        """Return canonical JSON, to which a one-use token is bound."""
-        return to_canonical_json(self.to_dict())
 
     def to_fields(self, *, budget: bool = True) -> list[tuple[str, str]]:
         """Return the fields of a form that say the same; with `budget`, also epsilon, delta and fresh."""

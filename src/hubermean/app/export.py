@@ -1,7 +1,7 @@
 """A release as a command, a Python script and a notebook, and its numbers as CSV.
 
 All of them are meant to run in the folder of the data. They ask the question that the page asked, of the same ledger:
-the recorded release is returned, and nothing is charged again.
+its latest answer is returned, and nothing is charged again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +21,8 @@ from hubermean.app.tables import Table
 from hubermean.ingest.locations import without_credentials
 from hubermean.ingest.sql import SqlQuery
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = re.compile(r"(?:^(?=[\t\r])|(?:^|(?<=[;,\t\r\n]))(?=\s*[=+\-@]))")
+"""Where a formula may begin: in a cell, or after what a spreadsheet may take for the end of one."""
 
 
 class Export:
@@ -41,7 +43,7 @@ class Export:
     def command(self) -> str:
         """Return the command line, one option per line."""
         data, words = self._table.data, [f"hubermean {'release' if self._is_mean else 'count'}"]
-        words[0] += f" {shlex.quote(data.query if isinstance(data, SqlQuery) else self._table.label)}"
+        words[0] += f" {shlex.quote(data.query if isinstance(data, SqlQuery) else self._path())}"
         if self._table.connection is not None:
             words.append(f"--connection {shlex.quote(without_credentials(self._table.connection))}")
         for name, given in self._words.items():
@@ -61,8 +63,8 @@ class Export:
 
     def notebook(self) -> str:
         """Return a notebook of three cells, without output."""
-        title = f"# {self._run.draft.title}\n\nRun this in the folder of the data. The ledger returns the recorded "
-        title += "release, and nothing is charged again."
+        title = f"# Release\n\n{_as_code(self._run.draft.title)}\n\nRun this in the folder of the data. The ledger "
+        title += "returns the latest answer to this question, and nothing is charged again."
         cells = [
             _cell("markdown", title),
             _cell("code", f"{self._import()}\n\n{self._call()}\nrelease"),
@@ -80,6 +82,10 @@ class Export:
         }
         return json.dumps(content, indent=1) + "\n"
 
+    def _path(self) -> str:
+        """The path of the file, which is no option whatever its name is."""
+        return f"./{self._table.label}" if self._table.label.startswith("-") else self._table.label
+
     @property
     def _is_mean(self) -> bool:
         return self._run.draft.statistic == "mean"
@@ -93,7 +99,7 @@ class Export:
             connection = without_credentials(self._table.connection or "")
             source = f"hm.sql({_write(data.query)}, connection={_write(connection)})"
         else:
-            source = _write(self._table.label)
+            source = _write(self._path())
         words = {**self._words, "ledger": self._ledger, "dataset": self._run.dataset}
         lines = [source, *(f"{name}={_write(given)}" for name, given in words.items())]
         listed = "".join(f"    {line},\n" for line in lines)
@@ -112,7 +118,17 @@ def to_csv(release: Released) -> str:
 
 
 def _defuse(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    return _FORMULA.sub("'", cell) if isinstance(cell, str) else cell
+
+
+def _as_code(text: str) -> str:
+    """Return a text as code in Markdown, so that nothing of it is a link or a picture.
+
+    >>> print(_as_code("Mean of `x`"))
+    `` Mean of `x` ``
+    """
+    marks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{marks}{text}{marks}" if marks == "`" else f"{marks} {text} {marks}"
 
 
 def _plain(given: Any) -> str:

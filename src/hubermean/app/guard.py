@@ -20,6 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LARGEST_FORM = 100_000  # bytes
+LARGEST_HEADERS = 32_768  # bytes
 LONGEST_ADDRESS = 16_000  # bytes of path and query
 BODY_SECONDS = 10.0
 _MOST_FIELDS = 1000
@@ -96,6 +97,10 @@ class Guard:
     def _check(self, scope: Scope) -> Mapping[str, Sequence[str]]:
         """Return the fields of the address; RefusedError for a request that cannot be from one of our pages."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if sum(len(name) + len(value) for name, value in headers) > LARGEST_HEADERS:
+            raise RefusedError(431, "This request is too large.")
+        if {b"transfer-encoding", b"content-length"} <= {name for name, _ in headers}:
+            raise RefusedError(400, "This request states its length twice.")
         hosts = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             raise RefusedError(
@@ -105,7 +110,9 @@ class Guard:
             raise RefusedError(405, "This page cannot do that.")
         query = scope.get("query_string", b"")
         if len(scope.get("raw_path") or b"") + len(query) > LONGEST_ADDRESS:
-            raise RefusedError(414, "The address is too long.")
+            raise RefusedError(
+                414, "The address is too long. List fewer groups or columns here, or use the command line."
+            )
         if scope["method"] == "POST":
             _check_origin(headers, hosts[0])
         return _parse(query)

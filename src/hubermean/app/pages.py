@@ -16,16 +16,19 @@ from hubermean.app.draft import Draft
 from hubermean.app.prediction import DEFAULT_USERS, OFFERED, draw_curve, predict, predict_curve
 from hubermean.app.runner import describe_error
 from hubermean.app.site import Visit, go_to, link
-from hubermean.app.state import Assignment
+from hubermean.app.state import Assignment, Run, make_run
 from hubermean.app.tables import Table, require
 from hubermean.app.tokens import offer_token
 from hubermean.errors import BudgetExhausted, HubermeanError, InputError
 from hubermean.ingest.catalog import ColumnChoice, describe_columns
 from hubermean.ledger.dataset import Dataset
+from hubermean.ledger.entries import is_name
+from hubermean.report.guarantee import STEPS_BETWEEN_FACTS, certainty, percent_up, suspicion
 from hubermean.report.ledger_export import export_ledger
 from hubermean.report.ledger_page import ledger_page, show_dataset, show_verdict
 from hubermean.types.dry_run import DryRun
 from hubermean.types.formatting import one_sided
+from hubermean.types.request import Neighbors
 
 MOST_COLUMNS = 300
 """Columns that a form lists; of a wider table, names are typed."""
@@ -70,7 +73,13 @@ def find_table(visit: Visit, table_id: str) -> tuple[Table, Assignment, Dataset]
     if assignment is None:
         raise InputError(f"{table.label} has no budget yet; ask a steward to open one")
     with site.ledger() as ledger:
-        return table, assignment, read_dataset(ledger, assignment.dataset, site.runner.before())
+        dataset = read_dataset(ledger, assignment.dataset, site.runner.before())
+    if dataset.users is None:
+        raise InputError(
+            f"the data set {dataset.name!r} does not state which columns identify a person; ask a steward to charge "
+            f"{table.label} to another one"
+        )
+    return table, assignment, dataset
 
 
 def list_columns(table: Table, *, header: bool, text: Mapping[str, Any]) -> list[ColumnChoice] | None:
@@ -81,6 +90,12 @@ def list_columns(table: Table, *, header: bool, text: Mapping[str, Any]) -> list
     return found if found is not None and len(found) <= MOST_COLUMNS else None
 
 
+def split_columns(columns: Sequence[ColumnChoice] | None) -> tuple[list[ColumnChoice], int]:
+    """Return the columns whose names a form can send back as they are, and how many others there are."""
+    shown = [one for one in columns or () if is_name(one.name)]
+    return shown, len(columns or ()) - len(shown)
+
+
 # --- 2. the question --------------------------------------------------------------------------------------------------
 
 
@@ -89,8 +104,8 @@ def question(visit: Visit) -> Response:
     table, assignment, dataset = find_table(visit, visit.first("table"))
     draft = Draft.read(visit.query)
     columns = list_columns(table, header=assignment.header, text=assignment.text)
-    users = dataset.users
-    taken = users or ()
+    shown, left_out = split_columns(columns)
+    users = dataset.users or ()
     return visit.page(
         "question",
         table=table,
@@ -98,13 +113,15 @@ def question(visit: Visit) -> Response:
         draft=draft,
         columns=columns,
         users=users,
-        user_choices=[one for one in columns or () if one.is_user],
-        value_choices=[one for one in columns or () if one.is_value and one.name not in taken],
-        group_choices=[group for one in columns or () if one.name not in taken for group in one.groups],
+        left_out=left_out,
+        value_choices=[one for one in shown if one.is_value and one.name not in users],
+        group_choices=[
+            group for one in shown if one.name not in users for group in one.groups if is_name(group)
+        ],
         bounds=[*draft.bounds, None, None][:2],
         steward=visit.session.principal.is_steward,
         setup=link("/setup", [("table", table.id)]),
-        problem=_find_problem(replace(draft, user=users or draft.user)) if visit.first("incomplete") else "",
+        problem=_find_problem(replace(draft, user=users)) if visit.first("incomplete") else "",
     )
 
 
@@ -120,23 +137,46 @@ def _find_problem(draft: Draft) -> str:
 # --- 3. the budget ----------------------------------------------------------------------------------------------------
 
 
+def read_budget(query: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return the fields with the number that was typed for epsilon where "own" was chosen.
+
+    Raises:
+        InputError: no number was typed, or one was typed and another was chosen.
+    """
+    fields = dict(query)
+    chosen, own = fields.get("epsilon", ()), [one for one in fields.pop("own", ()) if one.strip()]
+    if list(chosen) == ["own"]:
+        if not own:
+            raise InputError("type a number for epsilon, or choose one from the list")
+        fields["epsilon"] = own
+    elif chosen and own and list(chosen) != own:
+        raise InputError(
+            'you typed an epsilon and chose another; choose "other" for the one you typed, or empty it'
+        )
+    return fields
+
+
 def budget(visit: Visit) -> Response:
     """Ask for the budget, beside what it buys and what it means."""
     table, _, dataset = find_table(visit, visit.first("table"))
-    draft = Draft.read(visit.query)
-    draft = replace(draft, user=dataset.users or draft.user)
+    try:
+        fields, problem = read_budget(visit.query), ""
+    except InputError as error:
+        fields, problem = {**visit.query, "epsilon": ()}, describe_error(error)
+    draft = Draft.read(fields)
+    draft = replace(draft, user=dataset.users or ())
     if _find_problem(draft):
         return go_to(link("/question", [*draft.to_fields(budget=False), ("incomplete", "yes")]))
     guess = visit.first("users")
     users = (
         int(guess)
-        if guess.isascii() and guess.isdigit() and 0 < int(guess[:20]) <= _MOST_USERS
+        if guess.isascii() and guess.isdigit() and len(guess) <= 13 and 0 < int(guess) <= _MOST_USERS
         else DEFAULT_USERS
     )
     epsilon_left = dataset.composition.epsilon_left(dataset.left)
     offered = [one for one in OFFERED if Decimal(repr(one)) <= epsilon_left]
     epsilon = draft.epsilon
-    if "epsilon" not in visit.query and offered:
+    if not fields.get("epsilon") and offered:
         epsilon = 1.0 if 1.0 in offered else offered[-1]
     draft = replace(draft, epsilon=epsilon)
     own = None if epsilon in OFFERED else epsilon
@@ -157,6 +197,9 @@ def budget(visit: Visit) -> Response:
             for one in predict(draft, users=users, neighbors=neighbors, epsilons=OFFERED)
         ],
         heading="How far off (95%)" if draft.statistic == "count" else "Extra error (predicted)",
+        problem=problem,
+        suspicion=suspicion(dataset.neighbors, "person"),
+        other_risk=_find_other_risk(dataset.neighbors, epsilon),
         picture=Markup(picture),
         users=users,
         own=own,
@@ -168,22 +211,29 @@ def budget(visit: Visit) -> Response:
     )
 
 
+def _find_other_risk(neighbors: Neighbors, epsilon: float) -> str:
+    """Return how sure somebody may become of a fact about a person in the data, where the table says less."""
+    if neighbors is not Neighbors.ADD_REMOVE or epsilon < 0:
+        return ""
+    return percent_up(certainty(STEPS_BETWEEN_FACTS * epsilon))
+
+
 # --- 4. what it costs -------------------------------------------------------------------------------------------------
-
-
-def read_budget(query: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the fields with the number that was typed for epsilon where "own" was chosen."""
-    fields = dict(query)
-    if list(fields.get("epsilon", ())) == ["own"]:
-        fields["epsilon"] = fields.get("own", ())
-    return fields
 
 
 def review(visit: Visit) -> Response:
     """Show what would be released and charged, by a dry run, and offer a token to do it once."""
     table, assignment, dataset = find_table(visit, visit.first("table"))
-    draft = Draft.read(read_budget(visit.query))
-    draft = replace(draft, user=dataset.users or draft.user)
+    by_whom = visit.session.principal.name
+    try:
+        asked = Draft.read(read_budget(visit.query))
+    except InputError as error:
+        same = [(name, one) for name, given in visit.query.items() for one in given]
+        return visit.problem(
+            400, describe_error(error), back=link("/budget", same), label="Back to the budget"
+        )
+    run = make_run(asked, assignment, dataset, by_whom=by_whom)
+    draft = run.draft
     back = link("/budget", draft.to_fields())
     site = visit.site
     if dataset.name in site.runner.before():
@@ -197,7 +247,7 @@ def review(visit: Visit) -> Response:
                 text=assignment.text,
                 ledger=ledger,
                 dataset=dataset.name,
-                by_whom=visit.session.principal.name,
+                by_whom=by_whom,
                 dry_run=True,
             )
     except BudgetExhausted as error:
@@ -214,11 +264,18 @@ def review(visit: Visit) -> Response:
         dry=found,
         receipt=found.receipt,
         pairs=draft.to_fields(),
+        earlier=_find_earlier(visit, run) if draft.fresh else None,
         again=link("/review", replace(draft, fresh=True).to_fields()),
         left_before=dataset.left_in_words,
-        token=offer_token(site.state.secret, visit.session.principal, draft.to_text()),
+        token=offer_token(site.state.secret, visit.session.principal, run.terms),
         back=back,
     )
+
+
+def _find_earlier(visit: Visit, run: Run) -> Run | None:
+    """Return the latest run that asked the same again, which the back button leads past."""
+    same = (one for one in visit.site.state.runs() if one.terms == run.terms)
+    return next((one for one in same if one.charged or not one.is_over), None)
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------

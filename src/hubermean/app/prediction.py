@@ -44,6 +44,8 @@ class Prediction:
             return "no prediction"
         if math.isinf(self.error):
             return "refused: too few people"
+        if self.is_count and self.error == 0.0:
+            return "exact"
         if self.is_count:
             return f"± {number(float(f'{self.error:.2g}'))}"
         if self.error < 1.005:
@@ -53,7 +55,7 @@ class Prediction:
 
     @property
     def risk(self) -> str:
-        """How sure somebody may become who was 50% sure."""
+        """How sure somebody may become who was 50% sure; of what: `report.guarantee.suspicion`."""
         return percent_up(certainty(self.epsilon))
 
 
@@ -72,6 +74,8 @@ def _predict_one(draft: Draft, users: int, neighbors: str, epsilon: float) -> Pr
     is_count = draft.statistic == "count"
     if is_count and draft.of == "records":
         return Prediction(epsilon=epsilon, error=None, is_count=True)
+    if is_count and not draft.by and neighbors != Neighbors.ADD_REMOVE.value:
+        return Prediction(epsilon=epsilon, error=0.0, is_count=True)  # the number of users is public
     try:
         part = _part_of_a_group(draft, neighbors, epsilon)
         if is_count:
@@ -117,7 +121,7 @@ def draw_curve(curve: Sequence[Prediction], *, chosen: float, left: float | None
         left: what is left of the budget, marked where it lies within the picture.
     """
     shown = [one for one in curve if one.error is not None and math.isfinite(one.error)]
-    if len(shown) < 2:
+    if len(shown) < 2 or shown[0].error == 0.0:
         return ""
     is_count = shown[0].is_count
     low, high = curve[0].epsilon, curve[-1].epsilon

@@ -13,8 +13,8 @@ from hubermean.app.export import Export, to_csv
 from hubermean.app.pages import find_table, send_file
 from hubermean.app.runner import TooBusyError, next_moment
 from hubermean.app.site import REPORT_POLICY, Visit, go_to, link
-from hubermean.app.state import Run, now
-from hubermean.app.tokens import check_token
+from hubermean.app.state import Run, make_run
+from hubermean.app.tokens import check_token, name_run
 from hubermean.report.page import page as report_page
 from hubermean.report.page import show_release
 
@@ -34,26 +34,21 @@ def start(visit: Visit) -> Response:
     site, principal = visit.site, visit.session.principal
     draft = Draft.read(visit.form)
     tokens = visit.form.get("token", ())
-    run_id = (
-        check_token(site.state.secret, tokens[0], principal, draft.to_text()) if len(tokens) == 1 else None
-    )
-    if run_id is None:
-        text = "This form was changed or is too old. Nothing was charged. Look at the request again and release it."
-        return visit.problem(400, text, back=link("/review", draft.to_fields()), label="To the request")
-    if site.state.run(run_id) is None:
+    known = site.state.run(name_run(tokens[0])) if len(tokens) == 1 else None
+    if known is not None and known.draft == draft:  # whatever became of its table since
+        run = known
+    else:
         _, assignment, dataset = find_table(visit, draft.table)
-        if draft.user != (dataset.users or draft.user):
-            return visit.problem(400, "This data set identifies users by other columns. Nothing was charged.")
-        run = Run(
-            id=run_id,
-            draft=draft,
-            table=draft.table,
-            dataset=dataset.name,
-            neighbors=dataset.neighbors.value,
-            text=assignment.text,
-            by_whom=principal.name,
-            at=now(),
+        run = make_run(draft, assignment, dataset, by_whom=principal.name)
+    run_id = check_token(site.state.secret, tokens[0], principal, run.terms) if len(tokens) == 1 else None
+    if run_id is None or run.draft != draft:
+        text = (
+            "This form is too old, or what it asks for was changed since. Nothing was charged. Look at the request "
+            "again and release it."
         )
+        return visit.problem(400, text, back=link("/review", draft.to_fields()), label="To the request")
+    if known is None:
+        run = replace(run, id=run_id)
         try:
             site.runner.submit(run)
         except TooBusyError:

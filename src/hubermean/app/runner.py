@@ -1,8 +1,9 @@
-"""Releases in the background: one at a time per data set, each once, each outcome shown at a fixed moment.
+"""Releases in the background: one at a time, each once, each outcome shown at a fixed moment.
 
 How long a release takes depends on the data, and no guarantee covers that. So an outcome is held back until the next of
 a few fixed moments after the release began (`MOMENTS`), and until then the page shows the ledger of that data set as it
-was before. This leaves little to measure, not nothing: docs/concepts/threat-model.md.
+was before. Entries of all data sets have one numbering, so a release of another one would show by its number when this
+one ended: it waits. This leaves little to measure, not nothing: docs/concepts/threat-model.md.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 from hubermean.app.draft import LABELS
-from hubermean.app.settings import MOST_RELEASES_AT_ONCE, MOST_WAITING
-from hubermean.app.state import Run, State
+from hubermean.app.settings import MOST_WAITING
+from hubermean.app.state import Run, State, make_run
 from hubermean.app.tables import Tables, require
 from hubermean.errors import (
     BudgetExhausted,
@@ -59,6 +60,17 @@ class TooBusyError(Exception):
     """Too many releases wait; nothing was kept or charged."""
 
 
+class LedgerOfRun(Ledger):
+    """The ledger, whose charges are those of one run: each holds the id of the run, by which it is found again."""
+
+    def __init__(self, location: str, run_id: str) -> None:
+        super().__init__(location)
+        self._run_id = run_id
+
+    def make_token(self) -> str:
+        return self._run_id
+
+
 class Runner:
     """Runs releases, and says which are running.
 
@@ -72,7 +84,7 @@ class Runner:
         self._ledger, self._tables, self._state = ledger, tables, state
         self._changed = threading.Condition()
         self._waiting: list[Run] = []
-        self._running: dict[str, tuple[Run, float]] = {}  # by data set, with the time of its beginning
+        self._running: tuple[Run, float] | None = None  # with the time of its beginning
         self._closing = False
 
     def submit(self, run: Run) -> bool:
@@ -89,26 +101,27 @@ class Runner:
             if not self._state.add(run):
                 return False
             self._waiting.append(run)
-            self._start_some()
+            self._start_next()
         return True
 
     def before(self) -> dict[str, int]:
-        """Return the data sets that a release is running on, and the last entry of the ledger before it began."""
+        """Return the data set that a release is running on, and the last entry of the ledger before it began."""
         with self._changed:
-            return {
-                dataset: run.before for dataset, (run, _) in self._running.items() if run.status == "running"
-            }
+            if self._running is None or self._running[0].status != "running":
+                return {}
+            run = self._running[0]
+            return {run.dataset: run.before}
 
     def position(self, run: Run) -> int:
-        """Return how many releases of the same data set come before a run that waits."""
+        """Return how many releases come before a run that waits."""
         with self._changed:
-            ids = [one.id for one in self._waiting if one.dataset == run.dataset]
-            return ids.index(run.id) + (run.dataset in self._running) if run.id in ids else 0
+            ids = [one.id for one in self._waiting]
+            return ids.index(run.id) + (self._running is not None) if run.id in ids else 0
 
     def elapsed(self, run: Run) -> float:
         """Return for how many seconds a run has been running."""
         with self._changed:
-            found = self._running.get(run.dataset)
+            found = self._running
             return time.monotonic() - found[1] if found is not None and found[0].id == run.id else 0.0
 
     def close(self) -> None:
@@ -116,7 +129,7 @@ class Runner:
         with self._changed:
             self._closing = True
             self._waiting.clear()
-            while self._running:
+            while self._running is not None:
                 self._changed.wait()
 
     def recover(self) -> None:
@@ -127,15 +140,13 @@ class Runner:
 
     # --- in the background --------------------------------------------------------------------------------------------
 
-    def _start_some(self) -> None:
-        """Start what may start; called with the lock held."""
-        for run in list(self._waiting):
-            if len(self._running) >= MOST_RELEASES_AT_ONCE or self._closing:
-                return
-            if run.dataset not in self._running:
-                self._waiting.remove(run)
-                self._running[run.dataset] = (run, time.monotonic())
-                threading.Thread(target=self._work, args=(run,), name="hubermean release").start()
+    def _start_next(self) -> None:
+        """Start the next release if none is running; called with the lock held."""
+        if self._running is not None or not self._waiting or self._closing:
+            return
+        run = self._waiting.pop(0)
+        self._running = (run, time.monotonic())
+        threading.Thread(target=self._work, args=(run,), name="hubermean release").start()
 
     def _work(self, run: Run) -> None:
         begun = time.monotonic()
@@ -149,18 +160,19 @@ class Runner:
             with suppress(Exception):  # it is found in the ledger at the next start
                 self._state.update(over)
             with self._changed:
-                del self._running[run.dataset]
-                self._start_some()
+                self._running = None
+                self._start_next()
                 self._changed.notify_all()
 
     def _release(self, run: Run, begun: float) -> Run:
         """Make the release and return its run with the outcome."""
         try:
-            with Ledger(self._ledger) as ledger:
+            with LedgerOfRun(self._ledger, run.id) as ledger:
                 run = replace(run, status="running", before=ledger.last_number())
                 with self._changed:
-                    self._running[run.dataset] = (run, begun)
-                self._state.update(run)  # before the charge: a restart then knows where to look
+                    self._running = (run, begun)
+                self._state.update(run)  # before the charge: a restart then looks for it
+                self._check_terms(ledger, run)
                 table = require(self._tables.find(run.table))
                 made = run.draft.call(
                     table.data,
@@ -171,7 +183,7 @@ class Runner:
                     by_whom=run.by_whom,
                 )
                 assert not isinstance(made, DryRun)
-                return _keep(run, made)
+                return _keep(ledger, run, made)
         except NotReleased as refusal:
             return replace(self._add_cost(run), status="not-released", message=describe_error(refusal))
         except BudgetExhausted as refusal:
@@ -181,6 +193,17 @@ class Runner:
         except HubermeanError as error:  # of the ledger: whether the charge was committed may be unknown
             message = f"{describe_error(error)} If the ledger shows a charge, it counts."
             return replace(run, status="failed", message=message)
+
+    def _check_terms(self, ledger: Ledger, run: Run) -> None:
+        """Raise InputError where a steward has changed what was reviewed."""
+        assignment = self._state.assignments().get(run.table)
+        if assignment is not None and assignment.dataset == run.dataset:
+            dataset = ledger.dataset(run.dataset)
+            if make_run(run.draft, assignment, dataset, by_whom=run.by_whom).terms == run.terms:
+                return
+        raise InputError(
+            "how this table is charged or read was changed after the request was made; look at it again"
+        )
 
     def _add_cost(self, run: Run) -> Run:
         """Return the run of a refusal with what it cost, as the ledger has it; a repeated refusal costs nothing."""
@@ -211,14 +234,16 @@ def _explain_fault(fault: BaseException | None) -> str:
     return f"hubermean failed{where}. If the ledger shows a charge, it counts. Please report this."
 
 
-def _keep(run: Run, made: Released) -> Run:
+def _keep(ledger: Ledger, run: Run, made: Released) -> Run:
     """Return the run of a release."""
     receipt = made.receipt
     assert receipt is not None
+    entry = next(ledger.entries(run.dataset, after=receipt.entry - 1)) if receipt.recorded else None
     return replace(
         run,
         status="released",
         entry=receipt.entry,
+        digest="" if entry is None else entry.digest,
         charged=receipt.charged,
         left=receipt.left,
         record=None if receipt.recorded else record_release(made),
@@ -231,13 +256,13 @@ def _keep(run: Run, made: Released) -> Run:
 def find_outcome(ledger: Ledger, run: Run) -> Run:
     """Return how a run ended that a stop of the server interrupted, from what the ledger holds.
 
-    The charge is the first one after the run began that is about the same request of the same person: a page makes one
-    release at a time of a data set.
+    The charge is the one that holds the id of the run. An entry that is only about the same request may be of somebody
+    else, so nothing is concluded from it.
     """
     if run.status == "waiting":
         return replace(run, status="interrupted", message=_NOT_BEGUN)
     entries = list(ledger.entries(run.dataset, after=run.before))
-    own = next((entry for entry in entries if _is_about(entry, run)), None)
+    own = next((entry for entry in entries if _is_of(entry, run)), None)
     if own is None:
         return replace(run, status="interrupted", message=_NOT_BEGUN)
     if own.kind == "refused":
@@ -253,7 +278,7 @@ def find_outcome(ledger: Ledger, run: Run) -> Run:
         return replace(run, status="interrupted", message=_CHARGED.format(charged=words, entry=own.number))
     if outcome.kind == "not-released":
         return replace(run, status="not-released", message=outcome.read_text("reason"))
-    return replace(run, status="released")
+    return replace(run, status="released", digest=outcome.digest)
 
 
 _NOT_BEGUN = "The server stopped before this release began. Nothing was charged; you can ask again."
@@ -264,22 +289,8 @@ _CHARGED = (
 )
 
 
-def _is_about(entry: Entry, run: Run) -> bool:
-    if entry.kind not in ("charged", "refused"):
-        return False
-    asked, draft = entry.content.get("asked"), run.draft
-    expected = {
-        "statistic": draft.statistic,
-        "by": list(draft.by),
-        "epsilon": float(draft.epsilon),
-        "delta": float(draft.delta),
-        "neighbors": run.neighbors,
-    }
-    return (
-        isinstance(asked, Mapping)
-        and entry.content.get("by_whom") == run.by_whom
-        and all(asked.get(name) == one for name, one in expected.items())
-    )
+def _is_of(entry: Entry, run: Run) -> bool:
+    return entry.kind in ("charged", "refused") and entry.content.get("token") == run.id
 
 
 def _find_opening(ledger: Ledger, entry: Entry) -> Entry:

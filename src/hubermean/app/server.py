@@ -15,16 +15,17 @@ from starlette.routing import Route
 
 from hubermean.app import pages, releases, steward
 from hubermean.app.access import Access, new_access, read_access
-from hubermean.app.guard import FAULT, Application, Guard
+from hubermean.app.budgets import identify_ledger
+from hubermean.app.guard import FAULT, LARGEST_HEADERS, Application, Guard
 from hubermean.app.runner import Runner, describe_error
 from hubermean.app.settings import Settings
 from hubermean.app.site import STATIC, VERSION, Site, Visit, fields_of, go_to, render, show_error
 from hubermean.app.state import State
 from hubermean.app.tables import Tables
 from hubermean.errors import HubermeanError, InputError, parameter
+from hubermean.release.ledger import Ledger
 
 _MOST_CONNECTIONS = 256
-_LARGEST_HEADERS = 32_768
 
 Page = Callable[..., Response]
 
@@ -62,14 +63,17 @@ class Server:
         self.settings = settings.checked()
         self.socket = _listen(settings.host, settings.port)
         self.port: int = self.socket.getsockname()[1]
+        tables = Tables(settings.folder, settings.connections)
         try:
             self.access: Access = new_access() if settings.tokens is None else read_access(settings.tokens)
             self._state = State(settings.state)
+            self._runner = Runner(settings.ledger, tables, self._state)
+            with Ledger(settings.ledger) as ledger:
+                self._state.bind(identify_ledger(ledger))
+            self._runner.recover()
         except BaseException:
             self.socket.close()
             raise
-        tables = Tables(settings.folder, settings.connections)
-        self._runner = Runner(settings.ledger, tables, self._state)
         site = Site(
             settings=settings,
             access=self.access,
@@ -84,6 +88,8 @@ class Server:
     def address(self) -> str:
         """Where the page is."""
         name = self.settings.names[0] if self.settings.names else self.settings.host
+        if name.count(":") == 1:  # with the port of a proxy
+            return f"http://{name}"
         return f"http://{f'[{name}]' if ':' in name else name}:{self.port}"
 
     def links(self) -> list[tuple[str, str, str]]:
@@ -95,7 +101,6 @@ class Server:
 
     def run(self) -> None:
         """Serve until the process is asked to end; releases that are running end first."""
-        self._runner.recover()
         config = uvicorn.Config(
             self.application,
             http="h11",
@@ -111,7 +116,7 @@ class Server:
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=5,
-            h11_max_incomplete_event_size=_LARGEST_HEADERS,
+            h11_max_incomplete_event_size=LARGEST_HEADERS,
         )
         try:
             uvicorn.Server(config).run(sockets=[self.socket])
@@ -186,6 +191,12 @@ def _enter(site: Site) -> Callable[[Request], Response]:
         tokens = (form if request.method == "POST" else query).get("token", ())
         if not tokens:
             return HTMLResponse(render("enter", wrong=False))
+        if request.method == "GET" and request.headers.get("sec-fetch-site", "none") in (
+            "cross-site",
+            "same-site",
+        ):
+            # Another website may open this link, to sign somebody in under a name that is not theirs.
+            return HTMLResponse(render("enter", wrong=False, offered=tokens[0]))
         entered = site.access.enter(tokens[0].strip()) if len(tokens) == 1 else None
         if entered is None:
             return HTMLResponse(render("enter", wrong=True), status_code=403)

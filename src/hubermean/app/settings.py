@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from hubermean.errors import InputError, parameter
+from hubermean.ingest.locations import require_clear
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8732
 DEFAULT_STATE = "hubermean-app"
 """The folder for the ledger and for what the page keeps, where none is named."""
 
-MOST_RELEASES_AT_ONCE = 2
-"""Releases that are computed at the same time; of a data set always one."""
 MOST_WAITING = 20
 """Releases that wait for their turn; more are refused, and nothing is charged."""
+
+_CONNECTION = re.compile(r"(?:(?:postgresql|postgres)(?:\+[a-z0-9]+)?://|sqlite:///)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,12 @@ class Settings:
         """Return the settings; InputError where one cannot be used."""
         if not self.folder.is_dir():
             raise InputError(f"there is no folder {self.folder}; give the folder of your tables")
+        if not all(map(_CONNECTION.match, self.connections)):  # what else it may be could hold a password
+            raise InputError(
+                f"{parameter('connection')} must begin with postgresql://, postgres:// or sqlite:///"
+            )
+        for one in self.connections:
+            require_clear(one)
         if not 0 <= self.port <= 65535:
             raise InputError(f"{parameter('port')} must be a number from 0 to 65535")
         if not self.is_local and not self.names:

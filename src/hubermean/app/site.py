@@ -126,7 +126,9 @@ class Visit:
 
 def render(template: str, **content: Any) -> str:
     """Return a page as text."""
-    return ENVIRONMENT.get_template(f"{template}.html").render(**{"visitor": None, "csrf": "", **content})
+    return ENVIRONMENT.get_template(f"{template}.html").render(
+        **{"visitor": None, "csrf": "", "offered": "", **content}
+    )
 
 
 def show_error(status: int, reason: str) -> bytes:

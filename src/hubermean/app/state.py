@@ -11,22 +11,25 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from hubermean.app.draft import Draft
-from hubermean.errors import InputError
+from hubermean.errors import InputError, parameter
+from hubermean.ledger.dataset import Dataset
+from hubermean.ledger.entries import to_canonical_json
 
 Status = Literal[
     "waiting", "running", "released", "not-released", "refused", "rejected", "failed", "interrupted"
 ]
 """The last six are outcomes: a release; a private refusal; too little budget; bad input; an error; a stopped server."""
 
-_VERSION = 1
+_VERSION = 2
 _TABLES = (
     "CREATE TABLE secret (value BLOB NOT NULL)",
+    "CREATE TABLE ledger (first TEXT NOT NULL)",
     "CREATE TABLE assignments (table_id TEXT PRIMARY KEY, dataset TEXT NOT NULL, content TEXT NOT NULL)",
     "CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, content TEXT NOT NULL)",
 )
@@ -55,12 +58,13 @@ class Run:
         id: the one-use token that it was asked with.
         draft: what was asked for.
         table, dataset, neighbors, text: what it is made from and charged to.
+        composition: how the costs of the data set add up.
         by_whom: who asked.
         at: when, by the clock of this machine.
         status: how far it is.
         before: the number of the last entry of the ledger before it began.
         message: why there is no release.
-        entry: the entry of the ledger that holds the outcome.
+        entry, digest: the entry of the ledger that holds the outcome.
         charged, left: what the ledger says about its cost.
         record: the release itself, only where the ledger could not record it.
     """
@@ -71,15 +75,24 @@ class Run:
     dataset: str
     neighbors: str
     text: Mapping[str, Any]
+    composition: str
     by_whom: str
     at: str
     status: Status = "waiting"
     before: int = 0
     message: str = ""
     entry: int | None = None
+    digest: str = ""
     charged: str = ""
     left: str = ""
     record: Mapping[str, Any] | None = None
+
+    @property
+    def terms(self) -> str:
+        """What somebody saw who asked for this, as text: a steward may change it until the release begins."""
+        return to_canonical_json(
+            [self.draft.to_dict(), self.dataset, self.neighbors, self.composition, dict(self.text)]
+        )
 
     @property
     def is_over(self) -> bool:
@@ -95,6 +108,23 @@ class Run:
     def restore(cls, text: str) -> Run:
         content = json.loads(text)
         return cls(**content | {"draft": Draft.restore(content["draft"])})
+
+
+def make_run(
+    draft: Draft, assignment: Assignment, dataset: Dataset, *, by_whom: str, run_id: str = ""
+) -> Run:
+    """Return the run of a draft on the terms that hold now."""
+    return Run(
+        id=run_id,
+        draft=replace(draft, user=dataset.users or ()),
+        table=draft.table,
+        dataset=dataset.name,
+        neighbors=dataset.neighbors.value,
+        text=assignment.text,
+        composition=dataset.composition.name,
+        by_whom=by_whom,
+        at=now(),
+    )
 
 
 class State:
@@ -141,6 +171,27 @@ class State:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+    # --- the ledger ---------------------------------------------------------------------------------------------------
+
+    def bind(self, first: str | None) -> None:
+        """Keep which ledger this folder belongs to; entry numbers mean nothing in another one.
+
+        Args:
+            first: the digest of the first entry of the ledger; None if it has none.
+
+        Raises:
+            InputError: it is another ledger.
+        """
+        with self._writing() as connection:
+            row = connection.execute("SELECT first FROM ledger").fetchone()
+            if row is None and first is not None:
+                connection.execute("INSERT INTO ledger VALUES (?)", (first,))
+            elif row is not None and row[0] != first:
+                raise InputError(
+                    f"{self.path.parent} belongs to another ledger; start with that one, or name another folder with "
+                    f"{parameter('state')}"
+                )
 
     # --- tables -------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from hubermean.app.budgets import list_datasets
+from hubermean.app.budgets import identify_ledger, list_datasets
 from hubermean.app.draft import Draft, read_text_options
-from hubermean.app.pages import list_columns
+from hubermean.app.pages import list_columns, split_columns
 from hubermean.app.site import Visit, go_to, link
 from hubermean.app.state import Assignment
 from hubermean.app.tables import Table, require
@@ -22,6 +22,10 @@ from hubermean.release.ledger import Ledger
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors
 
 _NEW = "new"
+_NO_USERS = (
+    "the data set {name!r} does not state which columns identify a person, so an analyst could choose them; open a new "
+    "data set, or state them with hubermean ledger init --user"
+)
 
 
 def setup(visit: Visit) -> Response:
@@ -34,12 +38,14 @@ def setup(visit: Visit) -> Response:
     with site.ledger() as ledger:
         datasets = list_datasets(ledger, site.runner.before())
     columns = list_columns(table, header=header, text=text)
+    shown, left_out = split_columns(columns)
     return visit.page(
         "setup",
         table=table,
         assignment=assignment,
-        datasets=datasets,
-        columns=[one for one in columns or () if one.is_user],
+        datasets=[one for one in datasets if one.users is not None and one.name != _NEW],
+        columns=[one for one in shown if one.is_user],
+        left_out=left_out,
         typed=columns is None,
         header=header,
         text=text,
@@ -57,7 +63,7 @@ def assign(visit: Visit) -> Response:
     def given(name: str) -> str:
         return next(iter(form.get(name, ())), "").strip()
 
-    table = require(site.tables.find(given("table")))
+    table = require(site.tables.find(next(iter(form.get("table", ())), "")))
     header = table.has_header and given("header") == "yes"
     text = read_text_options(form) if table.is_text else {}
     # Refuses a file that cannot be read as described before a data set is opened, which cannot be undone.
@@ -74,6 +80,8 @@ def assign(visit: Visit) -> Response:
             if not given("epsilon"):
                 raise InputError("give the total epsilon of this data set")
             chosen = check_name(given("name"), "dataset")
+            if chosen == _NEW:
+                raise InputError("choose another name; this page calls a data set new that is not open yet")
             check_users(table.data, users, **text)  # what is fixed now cannot be corrected later
             _open_dataset(
                 ledger,
@@ -86,7 +94,11 @@ def assign(visit: Visit) -> Response:
                 by_whom=visit.session.principal.name,
             )
         else:
-            ledger.dataset(chosen)  # refuses an unknown name
+            found = ledger.dataset(chosen)  # refuses an unknown name
+            if found.users is None:
+                raise InputError(_NO_USERS.format(name=chosen))
+            check_users(table.data, found.users, **text)
+        site.state.bind(identify_ledger(ledger))
     site.state.assign(Assignment(table=table.id, dataset=chosen, header=header, text=text))
     return go_to(link("/question", [("table", table.id)]))
 
@@ -98,8 +110,14 @@ def _open_dataset(ledger: Ledger, name: str, **wanted: Any) -> None:
     except InputError:
         with contextlib.suppress(InputError):
             found = ledger.dataset(name)
-            same = (found.epsilon, found.delta, found.neighbors.value, list(found.users or ()))
-            if same == tuple(wanted[one] for one in ("epsilon", "delta", "neighbors", "user")):
+            same = (
+                found.epsilon,
+                found.delta,
+                found.neighbors.value,
+                list(found.users or ()),
+                found.composition.name,
+            )
+            if same == tuple(wanted[one] for one in ("epsilon", "delta", "neighbors", "user", "composition")):
                 return
         raise
 

@@ -73,7 +73,7 @@ class Tables:
         for name in list_tables(connection):
             if all(part == printable(part) for part in name):
                 yield Table(
-                    id=f"db:{source}:{len(name)}:{'.'.join(name)}",
+                    id=f"db:{source}:{':'.join(f'{len(part)}:{part}' for part in name)}",
                     label=".".join(name),
                     place=without_credentials(connection),
                     data=select_table(name, connection),

@@ -34,6 +34,11 @@ def check_token(secret: bytes, token: str, principal: Principal, request: str) -
     return number if hmac.compare_digest(given, expected) and time.time() < int(until) else None
 
 
+def name_run(token: str) -> str:
+    """Return the id of the run that a token would start; whether it may is for `check_token`."""
+    return token.partition("-")[0]
+
+
 def _authenticate(secret: bytes, number: str, until: str, principal: Principal, request: str) -> str:
     parts = (number, until, principal.role, principal.name, request)
     message = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 REMOTE = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
 """Schemes of the URIs that Arrow's file systems read."""
 _MAGIC = re.compile(r"[*\[]")
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]*\]|[^\[\]:]*)(?::[0-9]*)?")
+"""A host or bucket, and a port. Anything else after a colon may be a password."""
+_OPTIONS = re.compile(r"\w+=[^&]*(?:&\w+=[^&]*)*")
 _COPY_BYTES = 1 << 22
 _RETRY_SECONDS = 20
 
@@ -54,14 +57,37 @@ def without_credentials(text: str) -> str:
 
     >>> without_credentials("s3://key:secret@bucket/trips.parquet?region=eu-west-1")
     's3://bucket/trips.parquet'
+
+    Where it is not certain what is a secret, only the scheme is left:
+
+    >>> without_credentials("postgresql://bob:se?cret@host/trips")
+    'postgresql://'
     """
     scheme, separator, rest = text.partition("://")
     if not separator:
         return text
-    authority, slash, path = rest.partition("/")
-    if "@" in rest.partition("?")[0]:  # a secret may contain a slash
-        authority, slash, path = rest.rpartition("@")[2].partition("/")
-    return f"{scheme}://{authority.partition('?')[0]}{slash}{path.partition('?')[0]}"
+    return f"{scheme}://{_find_place(scheme, rest) or ''}"
+
+
+def require_clear(text: str) -> None:
+    """Raise InputError where a URI does not say for certain what is its password: it would have no name."""
+    scheme, separator, rest = text.partition("://")
+    if separator and _find_place(scheme, rest) is None:
+        raise InputError(
+            f"the address that begins with {scheme}:// cannot be read; write ? and @ in a user, a password or an "
+            "option as %3F and %40, and a port as a number"
+        )
+
+
+def _find_place(scheme: str, rest: str) -> str | None:
+    """Return what follows the user and password of a URI; None where that is not certain."""
+    place, _, options = rest.partition("?")
+    if scheme.partition("+")[0].lower() in ("sqlite", "file"):
+        return place
+    shown = place.rpartition("@")[2]  # a secret may contain a slash, and even an @
+    hosts = shown.partition("/")[0].split(",")
+    options_are_clear = "@" not in options or ("/" in shown and _OPTIONS.fullmatch(options))
+    return shown if options_are_clear and all(map(_HOST.fullmatch, hosts)) else None
 
 
 def open_filesystem(text: str) -> tuple[pafs.FileSystem, str]:
@@ -126,6 +152,7 @@ def find_remote_files(text: str) -> Location:
         )
     import pyarrow.fs as pafs
 
+    require_clear(text)
     shown = without_credentials(text)
     scheme = text.partition("://")[0].lower()
     root = f"{scheme}://"

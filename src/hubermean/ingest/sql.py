@@ -10,7 +10,7 @@ from typing import Any
 
 from hubermean.errors import InputError
 from hubermean.ingest.files import FileSet, is_utf8
-from hubermean.ingest.locations import without_credentials
+from hubermean.ingest.locations import require_clear, without_credentials
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +98,7 @@ def _check_connection(connection: Any, files: Any) -> str:
             "connection must begin with postgresql:// or sqlite:///; of another database, export the records to "
             "Parquet, or pass an Arrow stream of its driver"
         )
+    require_clear(connection)
     return str(connection)
 
 

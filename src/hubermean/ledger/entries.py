@@ -143,9 +143,14 @@ def name_asker(by_whom: str | None) -> str:
 
 def check_name(name: object, what: str) -> str:
     """Return a name that can be shown as it is; InputError otherwise."""
-    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or printable(name) != name:
+    if not isinstance(name, str) or not is_name(name):
         raise InputError(f"{parameter(what)} must be a text of 1 to {LONGEST_NAME} printable characters")
     return name
+
+
+def is_name(name: str) -> bool:
+    """Whether a text can be shown as it is, as a name."""
+    return bool(name.strip()) and len(name) <= LONGEST_NAME and printable(name) == name
 
 
 def to_canonical_json(content: Any) -> str:

@@ -228,12 +228,12 @@ class Grid:
     @classmethod
     def choose(cls, bounds: Bounds, column: Column, *, noise_factor: float) -> Grid:
         """Bounds snapped outward to a grid fine enough not to matter beside the noise."""
-        low, high = Fraction(bounds[0]), Fraction(bounds[1])
-        if max(abs(low), abs(high)) > column.limit:
+        if not all(abs(end) <= column.limit for end in bounds):  # NaN too, as which bounds near 1e308 arrive
             raise InputError(
                 f"bounds of {column.name!r} reach beyond {float(column.limit):g}, the largest value its numbers are "
                 f"read with; give {parameter('resolution')} (a coarser step) or narrower bounds"
             )
+        low, high = Fraction(bounds[0]), Fraction(bounds[1])
         bits = min(
             max(_NOISE_BITS - math.ceil(math.log2(noise_factor)), _COARSEST_GRID_BITS), _FINEST_GRID_BITS
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 
 from hubermean.report.subject import Subject
-from hubermean.types.formatting import number
+from hubermean.types.formatting import number, one_sided
 from hubermean.types.request import Neighbors
 
 _HIDDEN = {
@@ -52,18 +53,40 @@ def explain_guarantee(subject: Subject) -> list[str]:
         "whether one or a million."
     )
     sure = certainty(info.epsilon)
+    about = f"{suspicion(info.neighbors, 'user')}, and knows the records of all others,"
     strength = (
-        f"Epsilon = {number(info.epsilon)} for {scope} measures the difference. Someone who is 50% sure of something "
-        "about a user, and knows the records of all others, "
-        f"can become at most {percent_up(sure)} sure after seeing this page."
+        f"Epsilon = {number(info.epsilon)} for {scope} measures the difference. {about} can become at most "
+        f"{percent_up(sure)} sure after seeing this page."
     )
+    if info.neighbors is Neighbors.ADD_REMOVE:
+        other = certainty(STEPS_BETWEEN_FACTS * info.epsilon)
+        strength += f" For anything else about a user, 50% can become at most {percent_up(other)}."
     if sure > _LITTLE:
         strength += " An epsilon this large guarantees little to a single user."
     if info.delta > 0.0:
         strength += (
             f" Delta = {number(info.delta)} is about the probability that the page reveals more than that."
         )
+        if info.neighbors is Neighbors.ADD_REMOVE:
+            twice = min(info.delta * (1.0 + math.exp(min(info.epsilon, 700.0))), 1.0)
+            shown = Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(twice))
+            strength += f" For anything else about a user it is {one_sided(shown, up=True)}."
     return [hidden, strength, _VISIBLE[info.neighbors]]
+
+
+STEPS_BETWEEN_FACTS = 2
+"""Under add-remove, a user with one record and with another are two steps apart: removing one, adding the other."""
+
+
+def suspicion(neighbors: Neighbors, who: str) -> str:
+    """Return who it is that epsilon limits, as the beginning of a sentence.
+
+    >>> suspicion(Neighbors.ADD_REMOVE, "person")
+    'Someone who is 50% sure that a person is in the data'
+    """
+    if neighbors is Neighbors.ADD_REMOVE:
+        return f"Someone who is 50% sure that a {who} is in the data"
+    return f"Someone who is 50% sure of something about a {who}"
 
 
 def certainty(epsilon: float) -> float:

@@ -19,6 +19,9 @@ const own = document.getElementById("own");
 own?.addEventListener("input", () => {
   document.querySelector('input[name="epsilon"][value="own"]').checked = true;
 });
+for (const listed of document.querySelectorAll('input[name="epsilon"]:not([value="own"])')) {
+  listed.addEventListener("change", () => { if (own) own.value = ""; });
+}
 
 // A form that charges is sent once. The server also sees to that: its token serves once.
 for (const form of document.querySelectorAll("form[data-once]")) {
@@ -43,7 +46,7 @@ if (running) {
       if (now.over) return location.reload();
       const words = now.status === "waiting"
         ? `Waiting for ${now.position} earlier release${now.position === 1 ? "" : "s"}.`
-        : `Charged, reading records and adding noise: ${now.elapsed} seconds.`;
+        : `Charging and computing: ${now.elapsed} seconds.`;
       if (said.textContent !== words) said.textContent = words;
     } catch {
       said.textContent = "The server does not answer. This page tries again.";
