@@ -1,0 +1,107 @@
+"""One training run: rounds of updates, an attack, a rule, and the accuracy after each round."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from federated.attacks import NO_ATTACK, claimed_images, poison_labels, poison_updates
+from federated.images import CLIENTS, load, split
+from federated.models import MODELS, accuracy, local_updates
+from federated.rules import Broken, Budget, make_rule
+
+
+LOCAL_STEPS = 6
+"""Of a client in a round: one pass over its 60 images in batches of 10."""
+LEARNING_RATE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Attributes:
+    images: "MNIST" or "Fashion-MNIST".
+    model: "softmax" or "network".
+    split: "iid" or "two-shard".
+    hostile: the share of clients that are.
+    """
+
+    images: str
+    model: str
+    split: str
+    hostile: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.images}, {self.model}, {self.split}, {self.hostile:.0%} hostile"
+
+    @property
+    def order(self) -> tuple[int, int, int, float]:
+        """MNIST, softmax and iid come first."""
+        return len(self.images), -ord(self.model[0]), len(self.split), self.hostile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How a rule is run.
+
+    Attributes:
+        kind: of the rule; see `make_rule`.
+        step: the server adds this multiple of the average to the model.
+        options: of the rule.
+    """
+
+    kind: str
+    step: float
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Attributes:
+    accuracy: on all test images, after each round.
+    broken: "" or why training ended early; the rounds that were not made keep the accuracy before.
+    """
+
+    accuracy: list[float]
+    broken: str
+
+    @property
+    def final(self) -> float:
+        return self.accuracy[-1]
+
+
+def train(
+    setting: Setting, rate: Rate, attack: str, seed: int, budget: Budget | None = None, clients: int = CLIENTS
+) -> Run:
+    """Train for all rounds of the budget. Data, hostile clients and the model's start depend on the seed alone."""
+    budget = budget or Budget()
+    images, model = load(setting.images), MODELS[setting.model]
+    generator = np.random.default_rng([seed, zlib.crc32(setting.split.encode())])
+    dealt = split(images, setting.split, generator, clients)
+    hostile = np.zeros(clients, bool)
+    hostile[generator.permutation(clients)[: round(setting.hostile * clients)]] = attack != NO_ATTACK
+    dealt = poison_labels(dealt, hostile, attack)
+    claimed = claimed_images(dealt, hostile, attack)
+    weights = model.start(generator)
+    rule = make_rule(rate.kind, rate.options, budget, clients, seed)
+    found, broken = [], ""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of overflow, where an attack wins
+        for number in range(1, budget.rounds + 1):
+            if not broken:
+                updates = local_updates(
+                    model, weights, dealt, steps=LOCAL_STEPS, learning_rate=LEARNING_RATE
+                )
+                poison_updates(updates, hostile, attack)
+                try:
+                    weights = weights + rate.step * rule.aggregate(updates, claimed)
+                except Broken as error:
+                    broken = f"{error} in round {number}"
+                if not np.isfinite(weights).all():
+                    broken = f"the model is not finite after round {number}"
+            found.append(accuracy(model, weights, images.test, images.test_labels))
+    return Run(accuracy=found, broken=broken)
