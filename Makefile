@@ -8,7 +8,7 @@ BENCH := PYTHONPATH=$(CURDIR)/benchmarks $(BIN)/python
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo postgres java test test-all check bench bench-all environments accuracy realdata figure peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
+.PHONY: help demo postgres java flower test test-all check bench bench-all environments accuracy realdata figure peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -19,11 +19,14 @@ demo: $(READY)  ## a private mean of real data by person, from a fresh machine
 test: $(READY) postgres java  ## the test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-test-all: $(READY) postgres java  ## the test suite with its slow statistical parts
+test-all: $(READY) postgres java flower  ## the test suite with its slow statistical parts
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m ""
 
 postgres:  ## the PostgreSQL server that tests start, from Debian's packages, unless there is one
 	@scripts/install-postgres
+
+flower:  ## the environment of Flower, for its tests and examples/flower; about a gigabyte
+	-@$(PYTHON) scripts/make_flower_environment.py
 
 java:  ## the Java that Spark runs on, from Debian's packages, unless there is one
 	@scripts/install-java
@@ -102,7 +105,7 @@ wheel: $(READY)  ## build the package into dist/
 	$(BIN)/python -m build
 
 clean:  ## remove what make made
-	rm -rf $(VENV) dist build site demo-data benchmarks/data benchmarks/peers/runners/.venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-flower dist build site demo-data benchmarks/data benchmarks/peers/runners/.venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hubermean needs Python 3.11 or newer; set PYTHON=python3.11")'

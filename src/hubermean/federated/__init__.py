@@ -8,7 +8,8 @@ PrivacySpent        what a run costs
 
 from hubermean.federated.average import PrivateAverage
 from hubermean.federated.cohort import Reply
+from hubermean.federated.run_audit import RunAudit, audit
 from hubermean.federated.spent import PrivacySpent
 from hubermean.federated.threshold import AdaptiveThreshold
 
-__all__ = ["AdaptiveThreshold", "PrivacySpent", "PrivateAverage", "Reply"]
+__all__ = ["AdaptiveThreshold", "PrivacySpent", "PrivateAverage", "Reply", "RunAudit", "audit"]

@@ -19,7 +19,6 @@ from hubermean.federated.charging import RunCharge
 from hubermean.federated.clipping import ClippedTotals, clip_and_add
 from hubermean.federated.cohort import Cohort, select_updates
 from hubermean.federated.influence import bound_influence
-from hubermean.federated.neighbors import ClientNeighbors
 from hubermean.federated.plan import RoundPlan
 from hubermean.federated.saved_run import FileStore, MemoryStore, Progress, RunStore
 from hubermean.federated.spent import PrivacySpent
@@ -28,6 +27,7 @@ from hubermean.federated.updates import UpdateShape
 from hubermean.ledger.ledger import BudgetLedger
 from hubermean.noise.source import NoiseSource
 from hubermean.noise.system import SystemNoise
+from hubermean.types.clients import ClientNeighbors
 
 
 class PrivateAverage:
@@ -379,7 +379,9 @@ class PrivateAverage:
         return shape
 
     def _check_shape(self, progress: Progress, shape: UpdateShape) -> None:
-        known = progress.shape if self._shape is None else self._shape.text
+        known = progress.shape
+        if known is None and self._shape is not None:
+            known = self._shape.text
         if known is not None and shape.text != known:
             raise InputError(f"{parameter('like')} has another shape than the updates of this run so far")
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from hubermean.errors import InputError, parameter
-from hubermean.federated.neighbors import ClientNeighbors
 from hubermean.federated.plan import RoundPlan
 from hubermean.ledger.entries import Question, check_name, compute_digest, name_asker
 from hubermean.ledger.ledger import BudgetLedger
-from hubermean.types.request import Neighbors
+from hubermean.types.clients import ClientNeighbors, Relation, parse_relation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +20,7 @@ class RunCharge:
     ledger: BudgetLedger
     dataset: str
     by_whom: str
+    own: bool = False  # opened here, and closed after the charge
 
     @classmethod
     def checked(
@@ -33,8 +33,11 @@ class RunCharge:
             raise InputError(
                 f"{parameter('ledger')} and {parameter('dataset')} go together; give both or neither"
             )
+        own = not isinstance(ledger, BudgetLedger)
         opened = ledger if isinstance(ledger, BudgetLedger) else BudgetLedger(ledger)
-        return cls(ledger=opened, dataset=check_name(dataset, "dataset"), by_whom=name_asker(by_whom))
+        return cls(
+            ledger=opened, own=own, dataset=check_name(dataset, "dataset"), by_whom=name_asker(by_whom)
+        )
 
     def charge(self, plan: RoundPlan, run_id: str) -> None:
         """Commit the charge of all rounds, unless this very run was charged before.
@@ -55,24 +58,20 @@ class RunCharge:
             user_columns=(),
             by_whom=self.by_whom,
         )
-        if self.ledger.is_charged(self.dataset, question):
-            return
-        self.ledger.charge(
-            self.dataset, question, plan.privacy_cost, _relation(plan.neighbors, self), kind="spent"
-        )
+        try:
+            if not self.ledger.is_charged(self.dataset, question):
+                relation = _relation(plan.neighbors, self.ledger.dataset(self.dataset).neighbors)
+                self.ledger.charge(self.dataset, question, plan.privacy_cost, relation, kind="spent")
+        finally:
+            if self.own:
+                self.ledger.close()
 
 
-def _relation(neighbors: ClientNeighbors, charge: RunCharge) -> Neighbors:
-    """Return the relation of the ledger under which a run is charged.
+def _relation(neighbors: ClientNeighbors, budget: Relation) -> Relation:
+    """Return the relation under which a run is charged to a budget.
 
-    Replacing a client is zeroing it out and back in: two changes, as with `add-remove`.
+    A run that hides replacing a client hides throwing its replies away, which is one replacement.
     """
-    if neighbors is not ClientNeighbors.ZERO_OUT:
-        return Neighbors(neighbors.value)
-    if charge.ledger.dataset(charge.dataset).neighbors is Neighbors.ADD_REMOVE:
-        raise InputError(
-            f"the budget of {charge.dataset!r} hides whether someone takes part, and "
-            f"{parameter('neighbors', 'zero-out')} makes the number of clients public; use "
-            f"{parameter('neighbors', 'add-remove')} with a population that was fixed without counting"
-        )
-    return Neighbors.ADD_REMOVE
+    if budget is ClientNeighbors.ZERO_OUT and neighbors is ClientNeighbors.REPLACE_USER:
+        return budget
+    return parse_relation(neighbors)

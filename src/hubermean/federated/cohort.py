@@ -31,7 +31,7 @@ class Reply:
 
 
 class Cohort:
-    """A Poisson sample: every client is in with the same probability, independently, and nobody is told who is.
+    """A Poisson sample: every client is in with the same probability, independently, and who is stays secret.
 
     Each client's coin is tossed once per round, so asking again gives the same cohort, also for more clients.
     """

@@ -13,8 +13,8 @@ from hubermean.accounting.arguments import check_positive, check_positive_intege
 from hubermean.accounting.budget import PrivacyCost, not_above
 from hubermean.accounting.rounds import largest_shift
 from hubermean.errors import InputError, parameter
-from hubermean.federated.neighbors import ClientNeighbors
 from hubermean.federated.threshold import AdaptiveThreshold
+from hubermean.types.clients import ClientNeighbors
 
 Sampling = Literal["all", "poisson"]
 Center = Literal["zero", "last"]

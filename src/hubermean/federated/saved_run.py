@@ -159,6 +159,8 @@ class FileStore:
             ) as file:
                 file.execute("PRAGMA synchronous = EXTRA")
                 yield file
+        except InputError:
+            raise
         except (sqlite3.Error, TypeError, ValueError) as error:
             raise InputError(
                 f"the {parameter('state_file')} {self.path.name} cannot be read or written: {type(error).__name__}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hubermean.federated.neighbors import ClientNeighbors
+from hubermean.types.clients import ClientNeighbors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,12 @@ class PrivacySpent:
         if self.epsilon == 0.0:
             return f"Nothing spent: the first of {self.rounds} rounds was not begun."
         factor = math.exp(min(self.epsilon, 700.0))
-        return (
+        written = f"{factor:,.0f}" if 100.0 <= factor < 1e9 else f"{factor:.3g}"
+        lines = [
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for each client, over all {self.rounds} rounds "
-            f"({self.rounds_done} done). {self.neighbors.change} in all rounds changes the probability of any "
-            f"result by at most a factor of {factor:.3g}, except with probability {self.delta:g}. "
-            f"{self.neighbors.public_numbers}"
-        )
+            f"({self.rounds_done} done).",
+            f"{self.neighbors.change} changes the probability of any result by at most a factor of {written}, plus "
+            f"{self.delta:g}.",
+            self.neighbors.public_numbers,
+        ]
+        return "\n".join(lines)

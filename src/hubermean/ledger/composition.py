@@ -33,6 +33,7 @@ from hubermean.ledger.amounts import (
     total_of,
     upward,
 )
+from hubermean.types.clients import ClientNeighbors, Relation
 from hubermean.types.formatting import one_sided
 from hubermean.types.request import Neighbors
 
@@ -176,10 +177,12 @@ def composition_named(name: object) -> Composition:
     return COMPOSITIONS[name]
 
 
-def changes_between(release: Neighbors, dataset: Neighbors) -> int:
+def changes_between(release: Relation, dataset: Relation) -> int:
     """Return how many changes under the release's relation make up one change under the data set's relation.
 
-    Replacing a user is removing one and adding one: two changes. Replacing values is a special case of replacing users.
+    Replacing a user is removing one and adding one, or throwing its replies away and putting others in: two changes.
+    Replacing values is a special case of replacing users. Throwing away what a client sent leaves what it would have
+    left by not being there, but for the number of clients, which only `add-remove` hides.
 
     Raises:
         InputError: the release does not protect against the change that the total is about.
@@ -189,6 +192,8 @@ def changes_between(release: Neighbors, dataset: Neighbors) -> int:
     if dataset is Neighbors.REPLACE_VALUES and release is Neighbors.REPLACE_USER:
         return 1
     if release is Neighbors.ADD_REMOVE:
+        return 1 if dataset is ClientNeighbors.ZERO_OUT else 2
+    if release is ClientNeighbors.ZERO_OUT and dataset is not Neighbors.ADD_REMOVE:
         return 2
     raise InputError(
         f"{parameter('neighbors', release.value)} does not protect what the budget of this data set is about; "

@@ -12,8 +12,8 @@ from hubermean.ledger.amounts import Cost, as_written, float_within, plain
 from hubermean.ledger.composition import Composition, changes_between, composition_named
 from hubermean.ledger.entries import Entry, Question, check_name
 from hubermean.ledger.store import Rows
+from hubermean.types.clients import Relation, parse_relation
 from hubermean.types.formatting import one_sided
-from hubermean.types.request import Neighbors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Dataset:
     digest: str
     epsilon: float
     delta: float
-    neighbors: Neighbors
+    neighbors: Relation
     composition: Composition
     users: tuple[str, ...] | None
     limit: Cost
@@ -80,7 +80,7 @@ class Dataset:
             "spent_delta": plain(delta),
         }
 
-    def compute_cost(self, question: Question, privacy_cost: PrivacyCost, relation: Neighbors | None) -> Cost:
+    def compute_cost(self, question: Question, privacy_cost: PrivacyCost, relation: Relation | None) -> Cost:
         """Return what a release costs this data set.
 
         Raises:
@@ -153,7 +153,7 @@ def dataset_from_entries(opened: Entry, last: Entry) -> Dataset:
             digest=opened.digest,
             epsilon=_check_total(content["epsilon"], 1e9),
             delta=_check_total(content["delta"], 1.0),
-            neighbors=Neighbors(content["neighbors"]),
+            neighbors=parse_relation(content["neighbors"]),
             composition=composition,
             users=None if users is None else tuple(map(str, users)),
             limit=limit,

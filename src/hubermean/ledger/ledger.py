@@ -36,7 +36,8 @@ from hubermean.ledger.postgres_store import PostgresStore
 from hubermean.ledger.sqlite_store import SqliteStore
 from hubermean.ledger.store import WHOLE, Rows, Store, to_entry
 from hubermean.ledger.verification import Verification, check_entry, verify_entries
-from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, column_names
+from hubermean.types.clients import Relation, parse_relation
+from hubermean.types.request import DEFAULT_NEIGHBORS, column_names
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _LIKE_A_URL = re.compile(r"^\s*(\w+:)?postgres(ql)?\b[^/]*:|://|\bpassword\s*=", re.ASCII | re.IGNORECASE)
@@ -100,7 +101,7 @@ class BudgetLedger:
         *,
         epsilon: float,
         delta: float = 0.0,
-        neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+        neighbors: str | Relation = DEFAULT_NEIGHBORS,
         user: str | list[str] | tuple[str, ...] | None = None,
         composition: str = "basic",
         by_whom: str | None = None,
@@ -111,6 +112,7 @@ class BudgetLedger:
             dataset: its name.
             epsilon, delta: its total, which cannot be changed later.
             neighbors: the change of the data that the total is about; releases must hide at least that change.
+                "zero-out" is for clients of federated runs, whose number is public.
             user: the column or columns that identify a user in all releases. If omitted, the first release decides.
             composition: "basic" (epsilons and deltas add up) or "concentrated" (many releases cost less in total;
                 needs delta > 0).
@@ -121,7 +123,7 @@ class BudgetLedger:
         """
         name = check_name(dataset, "dataset")
         epsilon, delta = checked_budget(epsilon, delta)
-        relation, rule = Neighbors.parse(neighbors), composition_named(composition)
+        relation, rule = parse_relation(neighbors), composition_named(composition)
         limit = rule.limit(epsilon, delta)
         users = None if user is None else [check_name(one, "user") for one in column_names(user, "user")]
         content = {
@@ -179,7 +181,7 @@ class BudgetLedger:
         *,
         epsilon: float,
         delta: float = 0.0,
-        neighbors: str | Neighbors | None = None,
+        neighbors: str | Relation | None = None,
         note: str = "",
         by_whom: str | None = None,
     ) -> Dataset:
@@ -201,7 +203,7 @@ class BudgetLedger:
             raise InputError(f"{parameter('delta')} must be 0 or more and below 1, not {delta!r}")
         if note != "":
             note = check_name(note, "note")
-        relation = None if neighbors is None else Neighbors.parse(neighbors)
+        relation = None if neighbors is None else parse_relation(neighbors)
         description = {
             "statistic": "elsewhere",
             "note": note,
@@ -236,7 +238,7 @@ class BudgetLedger:
     # --- used by the release path -------------------------------------------------------------------------------------
 
     def check_budget(
-        self, name: str, question: Question, privacy_cost: PrivacyCost, relation: Neighbors
+        self, name: str, question: Question, privacy_cost: PrivacyCost, relation: Relation
     ) -> None:
         """Raise BudgetExhausted if a charge would exceed the budget now; `charge` decides in the end."""
         with self._store.reading() as rows:
@@ -264,7 +266,7 @@ class BudgetLedger:
         name: str,
         question: Question,
         privacy_cost: PrivacyCost,
-        relation: Neighbors | None,
+        relation: Relation | None,
         *,
         kind: Kind = "charged",
     ) -> Charge: ...
@@ -275,7 +277,7 @@ class BudgetLedger:
         name: str,
         question: Question,
         privacy_cost: PrivacyCost,
-        relation: Neighbors,
+        relation: Relation,
         *,
         unless_answered: bool,
     ) -> Charge | Entry: ...
@@ -285,7 +287,7 @@ class BudgetLedger:
         name: str,
         question: Question,
         privacy_cost: PrivacyCost,
-        relation: Neighbors | None,
+        relation: Relation | None,
         *,
         unless_answered: bool = False,
         kind: Kind = "charged",

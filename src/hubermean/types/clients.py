@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from hubermean.errors import InputError, parameter
+from hubermean.types.request import Neighbors
 
 
 class ClientNeighbors(Enum):
@@ -50,7 +51,18 @@ class ClientNeighbors(Enum):
     def public_numbers(self) -> str:
         """What a run does not hide, as a sentence."""
         return {
-            ClientNeighbors.ZERO_OUT: "The number of clients is public; what any one of them sent is not.",
+            ClientNeighbors.ZERO_OUT: "The number of clients is public. What any one of them sent is not.",
             ClientNeighbors.REPLACE_USER: "The number of clients is public.",
             ClientNeighbors.ADD_REMOVE: "The population must be a number that was fixed without counting clients.",
         }[self]
+
+
+Relation = Neighbors | ClientNeighbors
+"""What a budget, or a charge to it, is about."""
+
+
+def parse_relation(name: str | Relation) -> Relation:
+    """Return the relation of a budget: one of tables, or "zero-out", which federated runs add."""
+    if name in (ClientNeighbors.ZERO_OUT, ClientNeighbors.ZERO_OUT.value):
+        return ClientNeighbors.ZERO_OUT
+    return Neighbors.parse(name.value if isinstance(name, ClientNeighbors) else name)

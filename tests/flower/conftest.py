@@ -1,0 +1,3 @@
+"""What is inside runs in the environment of Flower, started by `test_flower.py`."""
+
+collect_ignore = ["inside"]
