@@ -9,7 +9,6 @@ it has it; the page says what is missing.
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -17,28 +16,11 @@ from pathlib import Path
 
 from federated.contestants import BY_NAME, CONTESTANTS
 from federated.measuring import judge, tune
+from federated.parts import HOSTILE, IMAGE_PARTS, OTHER_PARTS, settings_of
 from federated.results import Results, read, write
 from federated.training import Setting
 
 HERE = Path(__file__).parent
-HOSTILE = (0.0, 0.1, 0.2, 0.4)
-IMAGE_PARTS = {
-    f"{images.partition('-')[0].lower()}-{model}-{split}": (images, model, split)
-    for images, model, split in itertools.product(
-        ("MNIST", "Fashion-MNIST"), ("softmax", "network"), ("iid", "two-shard")
-    )
-}
-OTHER_PARTS = ("wages", "checks")
-
-
-def settings_of(parts: list[str], hostile: list[float]) -> list[Setting]:
-    return [
-        Setting(images=images, model=model, split=split, hostile=share)
-        for part in parts
-        if part in IMAGE_PARTS
-        for images, model, split in [IMAGE_PARTS[part]]
-        for share in hostile
-    ]
 
 
 def main() -> None:
@@ -50,7 +32,9 @@ def main() -> None:
     parser.add_argument("--hostile", nargs="*", type=float, default=list(HOSTILE), help="shares of clients")
     parser.add_argument("--contestant", nargs="*", default=list(BY_NAME), choices=list(BY_NAME))
     parser.add_argument("--missing", action="store_true", help="leave alone what the file of --json has")
-    parser.add_argument("--json", type=Path, default=HERE / "results.json", help="keep all results in this file")
+    parser.add_argument(
+        "--json", type=Path, default=HERE / "results.json", help="keep all results in this file"
+    )
     parser.add_argument("--markdown", type=Path, help="write the page to this file")
     parser.add_argument("--images", type=Path, help="write its plots into this folder")
     options = parser.parse_args()
@@ -95,8 +79,7 @@ def show(results: Results, setting: Setting) -> None:
             rate = results.rate(setting, contestant.name)
             print(
                 f"  {row.contestant:32} {row.attack:20} {row.mean:6.1%} +- {row.spread:.1%} {row.broken}",
-                rate.step if rate else "",
-                rate.options if rate else "",
+                rate or "",
                 flush=True,
             )
 

@@ -41,7 +41,7 @@ def _inner_product(honest: Floats) -> Floats:
 
 
 def _little(honest: Floats) -> Floats:
-    return honest.mean(axis=0) - DEVIATIONS * honest.std(axis=0)
+    return honest.mean(axis=0) - DEVIATIONS * honest.std(axis=0, ddof=1)
 
 
 def _min_max(honest: Floats) -> Floats:
@@ -101,7 +101,9 @@ def poison_updates(updates: Floats, hostile: Mask, attack: str) -> None:
         updates[hostile] = _SENT[attack](updates[~hostile])
 
 
-def claimed_images(clients: ClientImages, hostile: Mask, attack: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def claimed_images(
+    clients: ClientImages, hostile: Mask, attack: str
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return how many images each client says it has."""
     claimed = np.full(len(clients.labels), float(clients.labels.shape[1]))
     if attack == "false weights":

@@ -30,9 +30,7 @@ def judging_attacks(setting: Setting) -> tuple[str, ...]:
     return ATTACKS if setting.hostile else (NO_ATTACK,)
 
 
-def tune(
-    setting: Setting, pool: Executor, contestants: Sequence[Contestant] = CONTESTANTS
-) -> list[Tuned]:
+def tune(setting: Setting, pool: Executor, contestants: Sequence[Contestant] = CONTESTANTS) -> list[Tuned]:
     """Choose how to run each contestant: all ways under one attack, the best few under another, the least counts."""
     first, second = (
         partial(_final, setting, attack, seed)
@@ -43,6 +41,7 @@ def tune(
     scores: dict[str, list[tuple[float, Rate]]] = {}
     for (name, rate), score in zip(jobs, pool.map(first, [rate for _, rate in jobs]), strict=True):
         scores.setdefault(name, []).append((score, rate))
+        print(f"  {name}: {score:.1%} with {rate}", flush=True)
     finals = [
         (name, score, rate)
         for name, found in scores.items()
@@ -50,7 +49,9 @@ def tune(
     ]
     again = pool.map(second, [rate for *_, rate in finals])
     best = {
-        contestant.name: Tuned(setting=setting, contestant=contestant.name, rate=contestant.rates[0], score=None)
+        contestant.name: Tuned(
+            setting=setting, contestant=contestant.name, rate=contestant.rates[0], score=None
+        )
         for contestant in contestants
     }
     for (name, score, rate), other in zip(finals, again, strict=True):

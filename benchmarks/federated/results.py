@@ -84,9 +84,7 @@ class Results:
         found = (row.rate for row in self.tuned if (row.setting, row.contestant) == (setting, contestant))
         return next(found, None)
 
-    def worst(
-        self, setting: Setting, contestant: str, attacks: Sequence[str] = DIRECTED
-    ) -> Measured | None:
+    def worst(self, setting: Setting, contestant: str, attacks: Sequence[str] = DIRECTED) -> Measured | None:
         """The one of these attacks that leaves the least accuracy, or the run without attack if there is none."""
         kept = [row for row in self.of(setting, contestant) if row.attack in (*attacks, NO_ATTACK)]
         return min(kept, key=lambda row: row.mean, default=None)
@@ -96,7 +94,7 @@ class Results:
         new = {(row.setting, row.contestant) for row in tuned}
         self.tuned = [row for row in self.tuned if (row.setting, row.contestant) not in new] + [*tuned]
         kept = [row for row in self.measured if (row.setting, row.contestant) not in new]
-        self.measured = kept + [*measured]
+        self.measured = [*kept, *measured]
 
 
 _ROWS: dict[str, Any] = {"tuned": Tuned, "measured": Measured, "checked": Checked, "wages": WageRun}

@@ -30,7 +30,7 @@ class Budget:
     rounds: int = 30
 
 
-class Broken(Exception):
+class BrokenRuleError(Exception):
     """The rule raised an exception, so training ends here."""
 
 
@@ -91,7 +91,7 @@ def weighted_average(updates: Floats, claimed: Weights) -> Weights:
 def _norms(updates: Floats) -> Weights:
     norms = np.linalg.norm(updates.astype(np.float64), axis=1)
     if (norms == 0.0).any():
-        raise Broken("ZeroDivisionError")  # of clipping_norm / input_norm
+        raise BrokenRuleError("ZeroDivisionError")  # of clipping_norm / input_norm
     return np.asarray(norms)
 
 
@@ -104,18 +104,18 @@ class FlowerFixed:
 
     def aggregate(self, updates: Floats, claimed: Weights) -> Weights:
         scaled = updates * np.minimum(1.0, self.clip / _norms(updates))[:, None]
-        return weighted_average(scaled, claimed) + self._noise(updates.shape[1])
+        return weighted_average(scaled, claimed) + self._noise(updates.shape[1], self.clip)
 
-    def _noise(self, size: int) -> Weights:
-        return self.random.normal(0.0, self.noise_multiplier * self.clip / self.clients, size)
+    def _noise(self, size: int, clip: float) -> Weights:
+        return self.random.normal(0.0, self.noise_multiplier * clip / self.clients, size)
 
 
 class FlowerAdaptive(FlowerFixed):
     """DifferentialPrivacyServerSideAdaptiveClipping around FedAvg.
 
     It counts clients that were clipped and lowers the clip where they are many, where Andrew et al. (2021) count those
-    that were not: it moves the wrong way. Its noise is that of the clip after the move. `corrected` counts as in the
-    paper and leaves the rest alone.
+    that were not: it moves the wrong way. Its noise is that of the clip after the move, not of the one that the sum
+    was made with. `corrected` does both as in the paper.
     """
 
     def __init__(
@@ -143,13 +143,7 @@ class FlowerAdaptive(FlowerFixed):
         share = self.random.normal(counted, self.count_stddev) / len(updates)
         used = self.clip
         self.clip *= math.exp(-self.rate * (share - self.quantile))
-        if self.corrected:
-            used, self.clip = self.clip, used
-            noise = self._noise(updates.shape[1])
-            self.clip = used
-        else:
-            noise = self._noise(updates.shape[1])
-        return average + noise
+        return average + self._noise(updates.shape[1], used if self.corrected else self.clip)
 
 
 # --- without privacy ------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ import numpy as np
 from federated.attacks import NO_ATTACK, claimed_images, poison_labels, poison_updates
 from federated.images import CLIENTS, load, split
 from federated.models import MODELS, accuracy, local_updates
-from federated.rules import Broken, Budget, make_rule
-
+from federated.rules import BrokenRuleError, Budget, make_rule
 
 LOCAL_STEPS = 6
 """Of a client in a round: one pass over its 60 images in batches of 10."""
@@ -50,13 +49,19 @@ class Rate:
 
     Attributes:
         kind: of the rule; see `make_rule`.
-        step: the server adds this multiple of the average to the model.
+        step: the server adds this multiple of the average to the model, in the first round.
+        decay: whether the step falls from round to round, in equal parts, toward zero after the last.
         options: of the rule.
     """
 
     kind: str
     step: float
+    decay: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    def step_of(self, number: int, rounds: int) -> float:
+        """Return the server's step in a round, from 1."""
+        return self.step * (1.0 - (number - 1) / rounds) if self.decay else self.step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,13 +98,12 @@ def train(
         warnings.simplefilter("ignore")  # of overflow, where an attack wins
         for number in range(1, budget.rounds + 1):
             if not broken:
-                updates = local_updates(
-                    model, weights, dealt, steps=LOCAL_STEPS, learning_rate=LEARNING_RATE
-                )
+                updates = local_updates(model, weights, dealt, steps=LOCAL_STEPS, learning_rate=LEARNING_RATE)
                 poison_updates(updates, hostile, attack)
                 try:
-                    weights = weights + rate.step * rule.aggregate(updates, claimed)
-                except Broken as error:
+                    step = rate.step_of(number, budget.rounds)
+                    weights = weights + step * rule.aggregate(updates, claimed)
+                except BrokenRuleError as error:
                     broken = f"{error} in round {number}"
                 if not np.isfinite(weights).all():
                     broken = f"the model is not finite after round {number}"

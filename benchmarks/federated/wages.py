@@ -28,6 +28,7 @@ SCALES = {
     "black": (0.5, 0.5),
 }
 """Variables, with the guessed middle and scale of each: years of school, age, experience, tenure; where; race."""
+WOMEN = 4_697
 BUDGET = Budget(epsilon=1.0, delta=1e-5, rounds=40)
 STEP = 0.5
 HELD_OUT = 0.2
@@ -63,7 +64,9 @@ class Years:
     def least_squares(self) -> Array:
         """Without privacy, every woman counting once."""
         share = 1.0 / np.sqrt(np.bincount(self.person)[self.person])
-        return np.asarray(np.linalg.lstsq(self.variables * share[:, None], self.log_wage * share, rcond=None)[0])
+        return np.asarray(
+            np.linalg.lstsq(self.variables * share[:, None], self.log_wage * share, rcond=None)[0]
+        )
 
     def r_squared(self, weights: Array) -> float:
         errors = self.log_wage - self.variables @ weights
@@ -83,6 +86,7 @@ def load_years() -> Years:
 
 def measure_wages() -> list[WageRun]:
     years = load_years()
+    assert years.persons == WOMEN
     methods: dict[str, tuple[str, Callable[[Years, int], Array]]] = {
         "least squares": ("without privacy, exact", lambda kept, seed: kept.least_squares()),
         "gradient descent": (
