@@ -88,8 +88,8 @@ CONTESTANTS: tuple[Contestant, ...] = (
     ),
     Contestant(
         name=RECIPE,
-        what=f"`PrivateAverage(threshold=AdaptiveThreshold(target={RECIPE_TARGET:g}))`, and a server step that decays from "
-        f"{RECIPE_STEP:g}, in every setting. Nothing is tuned.",
+        what=f"`PrivateAverage(threshold=AdaptiveThreshold(target={RECIPE_TARGET:g}))`, and a server step that decays "
+        f"from {RECIPE_STEP:g}, in every setting. Nothing is tuned.",
         private=True,
         rates=[Rate(kind="hubermean", step=RECIPE_STEP, decay=True, options={"target": RECIPE_TARGET})],
     ),

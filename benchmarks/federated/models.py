@@ -20,8 +20,8 @@ class Model(Protocol):
 
     def start(self, generator: np.random.Generator) -> Weights: ...
 
-    def gradients(self, rows: Floats, images: Floats, labels: Integers) -> Floats:
-        """Return the gradients of mean cross-entropies, a row per client; `rows` is a model each, or one for all."""
+    def write_gradients(self, rows: Floats, images: Floats, labels: Integers, into: Floats) -> None:
+        """Write the gradients of clients' mean cross-entropies into rows; `rows` holds a model for each client."""
         ...
 
     def predict(self, weights: Weights, images: Floats) -> Integers: ...
@@ -32,14 +32,16 @@ def local_updates(
 ) -> Floats:
     """Return what clients send after one pass over their images in so many steps, a row per client."""
     start = weights.astype(np.float32)
-    rows = np.repeat(start[None, :], len(clients.labels), axis=0) if steps > 1 else start[None, :]
+    rows = np.repeat(start[None, :], len(clients.labels), axis=0)
+    gradients = np.empty_like(rows)
     each = clients.labels.shape[1] // steps
     for step in range(steps):
         batch = slice(step * each, (step + 1) * each)
-        gradients = model.gradients(rows, clients.images[:, batch], clients.labels[:, batch])
+        model.write_gradients(rows, clients.images[:, batch], clients.labels[:, batch], gradients)
         gradients *= np.float32(learning_rate)
-        rows = rows - gradients
-    return rows - start
+        rows -= gradients
+    rows -= start
+    return rows
 
 
 def accuracy(model: Model, weights: Weights, images: Floats, labels: Integers) -> float:
@@ -64,22 +66,19 @@ class Softmax:
     """Multinomial logistic regression."""
 
     size = (PIXELS + 1) * CLASSES
+    _shapes = ((CLASSES, PIXELS), (1, CLASSES))
 
     def start(self, generator: np.random.Generator) -> Weights:
         return np.zeros(self.size)
 
-    def gradients(self, rows: Floats, images: Floats, labels: Integers) -> Floats:
-        matrix, bias = _parts(rows, (PIXELS, CLASSES), (1, CLASSES))
-        errors = _errors(images @ matrix + bias, labels)
-        found = np.empty((len(images), self.size), np.float32)
-        products, sums = _parts(found, (PIXELS, CLASSES), (1, CLASSES))
-        np.matmul(images.transpose(0, 2, 1), errors, out=products)
-        errors.sum(axis=1, keepdims=True, out=sums)
-        return found
+    def write_gradients(self, rows: Floats, images: Floats, labels: Integers, into: Floats) -> None:
+        matrix, bias = _parts(rows, *self._shapes)
+        errors = _errors(images @ matrix.transpose(0, 2, 1) + bias, labels)
+        _write_layer(errors, images, *_parts(into, *self._shapes))
 
     def predict(self, weights: Weights, images: Floats) -> Integers:
-        matrix, bias = _parts(weights.astype(np.float32)[None, :], (PIXELS, CLASSES), (1, CLASSES))
-        return np.argmax(images @ matrix[0] + bias[0], axis=1)
+        matrix, bias = _parts(weights.astype(np.float32)[None, :], *self._shapes)
+        return np.argmax(images @ matrix[0].T + bias[0], axis=1)
 
 
 class Network:
@@ -87,29 +86,31 @@ class Network:
 
     hidden = 32
     size = (PIXELS + 1) * hidden + (hidden + 1) * CLASSES
-    _shapes = ((PIXELS, hidden), (1, hidden), (hidden, CLASSES), (1, CLASSES))
+    _shapes = ((hidden, PIXELS), (1, hidden), (CLASSES, hidden), (1, CLASSES))
 
     def start(self, generator: np.random.Generator) -> Weights:
-        first = generator.normal(0.0, PIXELS**-0.5, (PIXELS, self.hidden))
-        second = generator.normal(0.0, self.hidden**-0.5, (self.hidden, CLASSES))
+        first = generator.normal(0.0, PIXELS**-0.5, (self.hidden, PIXELS))
+        second = generator.normal(0.0, self.hidden**-0.5, (CLASSES, self.hidden))
         return np.concatenate([first.ravel(), np.zeros(self.hidden), second.ravel(), np.zeros(CLASSES)])
 
-    def gradients(self, rows: Floats, images: Floats, labels: Integers) -> Floats:
+    def write_gradients(self, rows: Floats, images: Floats, labels: Integers, into: Floats) -> None:
         first, first_bias, second, second_bias = _parts(rows, *self._shapes)
-        units = np.tanh(images @ first + first_bias)
-        errors = _errors(units @ second + second_bias, labels)
-        below = (errors @ second.transpose(0, 2, 1)) * (1.0 - units * units)
-        found = np.empty((len(images), self.size), np.float32)
-        parts = _parts(found, *self._shapes)
-        np.matmul(images.transpose(0, 2, 1), below, out=parts[0])
-        below.sum(axis=1, keepdims=True, out=parts[1])
-        np.matmul(units.transpose(0, 2, 1), errors, out=parts[2])
-        errors.sum(axis=1, keepdims=True, out=parts[3])
-        return found
+        units = np.tanh(images @ first.transpose(0, 2, 1) + first_bias)
+        errors = _errors(units @ second.transpose(0, 2, 1) + second_bias, labels)
+        parts = _parts(into, *self._shapes)
+        _write_layer((errors @ second) * (1.0 - units * units), images, *parts[:2])
+        _write_layer(errors, units, *parts[2:])
 
     def predict(self, weights: Weights, images: Floats) -> Integers:
         first, first_bias, second, second_bias = _parts(weights.astype(np.float32)[None, :], *self._shapes)
-        return np.argmax(np.tanh(images @ first[0] + first_bias[0]) @ second[0] + second_bias[0], axis=1)
+        units = np.tanh(images @ first[0].T + first_bias[0])
+        return np.argmax(units @ second[0].T + second_bias[0], axis=1)
+
+
+def _write_layer(errors: Floats, inputs: Floats, matrix: Floats, bias: Floats) -> None:
+    """Write the gradients of a layer, (clients, outputs, inputs) and (clients, 1, outputs)."""
+    np.matmul(errors.transpose(0, 2, 1), inputs, out=matrix)
+    errors.sum(axis=1, keepdims=True, out=bias)
 
 
 def _parts(rows: Floats, *shapes: tuple[int, int]) -> list[Floats]:

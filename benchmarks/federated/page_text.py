@@ -123,13 +123,13 @@ here; `PrivateAverage` otherwise runs as it is released, with exact integer sums
 - A client makes one pass over its images in {local_steps} batches, with learning rate {learning_rate:g}, and sends the
   difference. The server adds a multiple of the average to the model, its step. The step stays the same or decays
   linearly toward zero.
-- **Tuning.** Every contestant but the first two chooses among {choices} ways to run it, anew in every setting. All of them
-  run once with seed {seed_one} under *{attack_one}*. The best {finalists} run again with seed {seed_two} under
+- **Tuning.** Every contestant but the first two chooses among {choices} ways to run it, anew in every setting. All of
+  them run once with seed {seed_one} under *{attack_one}*. The best {finalists} run again with seed {seed_two} under
   *{attack_two}*. The way with the highest lower accuracy of the two is kept. Without hostile clients both runs are
   without attack. `benchmarks/federated/contestants.py` lists all ways.
 - **Judging.** Seeds {seeds}, which nothing was chosen on. A seed decides who has which images, who is hostile, the
-  start of the network and the noise, for all contestants alike. The one recipe was chosen on MNIST, softmax, with seed 1,
-  which is neither a tuning nor a judging seed.
+  start of the network and the noise, for all contestants alike. The one recipe was chosen on MNIST, softmax, with
+  seed 1, which is neither a tuning nor a judging seed.
 - **Attacks.** Hostile clients know all honest updates and act together. *Sign flip*: minus the honest mean. *Inner
   product*: the same {strength:g} times as long. *A little is enough*: the honest mean minus {deviations:g} standard
   deviations in every coordinate. *Min-max*: as far against the honest mean as honest updates are from each other.

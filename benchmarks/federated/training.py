@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-import zlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from federated.attacks import NO_ATTACK, claimed_images, poison_labels, poison_updates
-from federated.images import CLIENTS, load, split
+from federated.images import CLIENTS, ClientImages, load, split
 from federated.models import MODELS, accuracy, local_updates
 from federated.rules import BrokenRuleError, Budget, make_rule
 
@@ -79,19 +79,24 @@ class Run:
         return self.accuracy[-1]
 
 
+@lru_cache(maxsize=6)  # the judging seeds
+def deal(images: str, kind: str, seed: int, clients: int) -> ClientImages:
+    return split(load(images), kind, np.random.default_rng([seed, 0]), clients)
+
+
 def train(
     setting: Setting, rate: Rate, attack: str, seed: int, budget: Budget | None = None, clients: int = CLIENTS
 ) -> Run:
     """Train for all rounds of the budget. Data, hostile clients and the model's start depend on the seed alone."""
     budget = budget or Budget()
     images, model = load(setting.images), MODELS[setting.model]
-    generator = np.random.default_rng([seed, zlib.crc32(setting.split.encode())])
-    dealt = split(images, setting.split, generator, clients)
     hostile = np.zeros(clients, bool)
-    hostile[generator.permutation(clients)[: round(setting.hostile * clients)]] = attack != NO_ATTACK
-    dealt = poison_labels(dealt, hostile, attack)
+    if attack != NO_ATTACK:
+        chosen = np.random.default_rng([seed, 1]).permutation(clients)
+        hostile[chosen[: round(setting.hostile * clients)]] = True
+    dealt = poison_labels(deal(setting.images, setting.split, seed, clients), hostile, attack)
     claimed = claimed_images(dealt, hostile, attack)
-    weights = model.start(generator)
+    weights = model.start(np.random.default_rng([seed, 2]))
     rule = make_rule(rate.kind, rate.options, budget, clients, seed)
     found, broken = [], ""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
