@@ -49,7 +49,9 @@ def main() -> None:
                 continue
             started = time.perf_counter()
             tuned = tune(setting, pool, wanted)
-            results.replace(tuned, judge(tuned, pool))
+            measured = judge(tuned, pool)
+            results = read(options.json)  # another process may have added to it
+            results.replace(tuned, measured)
             write(options.json, results)
             show(results, setting)
             print(f"{(time.perf_counter() - started) / 60.0:.1f} minutes", flush=True)
@@ -57,11 +59,12 @@ def main() -> None:
         from federated.wages import measure_wages
 
         results.wages = measure_wages()
+        write(options.json, results)
     if "checks" in options.part:
         from federated.checks import check_rules
 
         results.checked = check_rules()
-    write(options.json, results)
+        write(options.json, results)
     if options.markdown:
         from federated.page_text import write_page
 

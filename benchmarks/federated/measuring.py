@@ -89,7 +89,7 @@ def judge(tuned: Iterable[Tuned], pool: Executor) -> list[Measured]:
 
 
 def _final(setting: Setting, attack: str, seed: int, rate: Rate) -> float:
-    return train(setting, rate, attack, seed).final
+    return train(setting, rate, attack, seed, every_round=False).final
 
 
 def _train_case(case: tuple[Any, ...]) -> Run:

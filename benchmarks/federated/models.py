@@ -15,6 +15,10 @@ from federated.images import CLASSES, PIXELS, ClientImages, Floats, Integers
 Weights = np.ndarray[Any, np.dtype[np.float64]]
 
 
+_AT_ONCE = 100
+"""Clients that are trained at a time: their models stay in the processor's cache."""
+
+
 class Model(Protocol):
     size: int
 
@@ -33,14 +37,18 @@ def local_updates(
     """Return what clients send after one pass over their images in so many steps, a row per client."""
     start = weights.astype(np.float32)
     rows = np.repeat(start[None, :], len(clients.labels), axis=0)
-    gradients = np.empty_like(rows)
     each = clients.labels.shape[1] // steps
-    for step in range(steps):
-        batch = slice(step * each, (step + 1) * each)
-        model.write_gradients(rows, clients.images[:, batch], clients.labels[:, batch], gradients)
-        gradients *= np.float32(learning_rate)
-        rows -= gradients
-    rows -= start
+    scratch = np.empty_like(rows[:_AT_ONCE])
+    for first in range(0, len(rows), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        mine = rows[some]
+        gradients = scratch[: len(mine)]
+        for step in range(steps):
+            batch = slice(step * each, (step + 1) * each)
+            model.write_gradients(mine, clients.images[some, batch], clients.labels[some, batch], gradients)
+            gradients *= np.float32(learning_rate)
+            mine -= gradients
+        mine -= start
     return rows
 
 

@@ -249,8 +249,8 @@ def test_tuning_judging_and_the_page_in_small(tmp_path: Path, monkeypatch: pytes
         in (contestants.DEFAULT, "hubermean, small clip", "hubermean, Huber center", "Flower, fixed clip")
     ]
 
-    def short(setting: Setting, rate: Rate, attack: str, seed: int) -> training.Run:
-        return train(setting, rate, attack, seed, Budget(rounds=2), clients=40)
+    def short(*case: Any, every_round: bool = True) -> training.Run:
+        return train(*case, Budget(rounds=2), clients=40, every_round=every_round)
 
     monkeypatch.setattr(measuring, "train", short)
     monkeypatch.setattr(measuring, "JUDGING_SEEDS", (11, 12))
