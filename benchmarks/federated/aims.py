@@ -139,5 +139,5 @@ def _near_tuned(results: Results, name: str) -> Verdict:
     return Verdict(
         aim=f"{name}: within {100 * WITHIN:g} point of the best tuned in every setting",
         found=f"in {near} of {len(gaps)} settings",
-        word=_word(near == len(gaps)),
+        word=_word(near == len(gaps)) if gaps else "",
     )

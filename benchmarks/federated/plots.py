@@ -33,6 +33,8 @@ assert set(_LINES) == {contestant.name for contestant in CONTESTANTS}
 
 
 def draw_all(folder: Path, results: Results) -> None:
+    if not results.measured:
+        return
     with plt.rc_context(STYLE):
         save(_by_round(results, _kinds(results)[0]), folder / ROUNDS)
         save(_by_share(results), folder / WORST)
