@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests start Python some hundred times; without bytecode on disk, each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo postgres java chromium flower test test-all check bench bench-all environments accuracy realdata figure peers hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
+.PHONY: help demo postgres java chromium flower test test-all check bench bench-all environments accuracy realdata figure peers federated hostile scaling timing groups experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -84,6 +84,11 @@ screenshots: $(READY) chromium  ## pictures of example reports and of the page i
 
 peers: $(READY) environments  ## beside OpenDP, PipelineDP and diffprivlib, in environments of their own, into docs/evidence/peers.md; half an hour
 	$(BENCH) -m peers.run --markdown docs/evidence/peers.md
+
+federated: $(READY) flower  ## private rounds under attack, beside Flower and byzfl, into docs/evidence/federated.md; hours, and goes on after a stop
+	-@$(PYTHON) benchmarks/peers/runners/make_environments.py byzfl
+	$(BENCH) -m federated.fetch
+	OPENBLAS_NUM_THREADS=1 $(BENCH) -m federated --missing --markdown docs/evidence/federated.md --images docs/img
 
 groups: $(READY)  ## 10,000 private means beside DuckDB's grouped average, in one process
 	$(BENCH) -m speed.groups

