@@ -74,6 +74,10 @@ def find_table(visit: Visit, table_id: str) -> tuple[Table, Assignment, Dataset]
         raise InputError(f"{table.label} has no budget yet; ask a steward to open one")
     with site.ledger() as ledger:
         dataset = read_dataset(ledger, assignment.dataset, site.runner.before())
+    if not isinstance(dataset.neighbors, Neighbors):
+        raise InputError(
+            f"the data set {dataset.name!r} is for federated rounds; ask a steward to charge this table to another"
+        )
     if dataset.users is None:
         raise InputError(
             f"the data set {dataset.name!r} does not state which columns identify a person; ask a steward to charge "
@@ -183,6 +187,7 @@ def budget(visit: Visit) -> Response:
     needs_delta = bool(draft.by) and not draft.keys
     delta = draft.delta if "delta" in visit.query else (1e-6 if needs_delta else 0.0)
     neighbors = dataset.neighbors.value
+    relation = Neighbors.parse(neighbors)
     picture = draw_curve(
         predict_curve(draft, users=users, neighbors=neighbors), chosen=epsilon, left=float(epsilon_left)
     )
@@ -198,8 +203,8 @@ def budget(visit: Visit) -> Response:
         ],
         heading="How far off (95%)" if draft.statistic == "count" else "Extra error (predicted)",
         problem=problem,
-        suspicion=suspicion(dataset.neighbors, "person"),
-        other_risk=_find_other_risk(dataset.neighbors, epsilon),
+        suspicion=suspicion(relation, "person"),
+        other_risk=_find_other_risk(relation, epsilon),
         picture=Markup(picture),
         users=users,
         own=own,
