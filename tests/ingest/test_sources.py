@@ -21,6 +21,7 @@ from helpers.s3_server import BUCKET, KEY, SECRET, S3Server
 from hubermean.ingest.inspection import unsafe_inspection
 from hubermean.ingest.locations import without_credentials
 from hubermean.ingest.reading import group_table, user_table
+from hubermean.ingest.sql import identify_connection
 
 
 def entries(data: Any, **how: Any) -> list[tuple[Fraction, int, int]]:
@@ -266,3 +267,17 @@ def test_days_of_numpy_have_months() -> None:
             data, user=["u"], value=["v"], by=["month(day)"], keys=None, max_groups=1, pooled=False
         )
         assert sorted(table.keys) == [("2024-02",), ("2024-03",)]
+
+
+def test_a_database_that_an_option_names_is_another_one() -> None:
+    names = [
+        identify_connection(f"postgresql://ann:secret@h/{rest}")
+        for rest in ("?dbname=a", "?dbname=b", "?dbname=b&host=c", "?dbname=b&password=secret", "?x=se@cret")
+    ]
+    assert names == [
+        "ann@h/?dbname=a",
+        "ann@h/?dbname=b",
+        "ann@h/?dbname=b&host=c",
+        "ann@h/?dbname=b",
+        "ann@h/",
+    ]

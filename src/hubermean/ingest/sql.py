@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from hubermean.errors import InputError
 from hubermean.ingest.files import FileSet, is_utf8
@@ -103,12 +104,20 @@ def _check_connection(connection: Any, files: Any) -> str:
 
 
 def identify_connection(connection: str) -> str:
-    """Return what names the database of a connection string: who asks may see other records, but no password."""
+    """Return what names the database of a connection string: who asks may see other records, but no password.
+
+    >>> identify_connection("postgresql://ann:secret@host/db?password=x&dbname=b")
+    'ann@host/db?dbname=b'
+    """
     plain = without_credentials(connection)
     user = connection.partition("://")[2].partition("?")[0].rpartition("@")[0].partition(":")[0]
     if plain.startswith("sqlite"):
         return "sqlite://" + os.path.abspath(plain.partition("://")[2][1:])
-    return f"{user}@{plain.partition('://')[2]}"
+    # Options may name another database, host or schema; with a clear @ they may be the rest of a password.
+    options = connection.partition("?")[2]
+    pairs = [] if "@" in options else parse_qsl(options, keep_blank_values=True)
+    words = urlencode(sorted(pair for pair in pairs if "pass" not in pair[0].lower()))
+    return f"{user}@{plain.partition('://')[2]}{'?' if words else ''}{words}"
 
 
 def _table_name(path: str | os.PathLike[str]) -> str:
