@@ -39,7 +39,7 @@ def test_kill_at_every_statement(tmp_path: Path, every: int) -> None:
     ("fault", "said"), [("--save-late", "two answers"), ("--charge-each-time", "charged 2 times")]
 )
 def test_planted_faults_are_found(tmp_path: Path, fault: str, said: str) -> None:
-    done = kill(tmp_path, fault)
+    done = kill(tmp_path, fault, "--only", "saved_run")
     assert done.returncode != 0
     assert said in done.stderr
 

@@ -4,7 +4,7 @@ Statements are found by tracing one run, so a new one is covered as soon as it i
 process of its own: it is forked, makes rounds and writes every answer it gets into a file, and gets SIGKILL when it
 first reaches the statement. A second process resumes the run.
 
-    python tests/helpers/kill_rounds.py FOLDER [--every N] [--offset N] [--save-late] [--charge-each-time]
+    python tests/helpers/kill_rounds.py FOLDER [--every N] [--offset N] [--only TEXT] [--save-late] [--charge-each-time]
 """
 
 from __future__ import annotations
@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--offset", type=int, default=0)
+    parser.add_argument("--only", default="", help="statements of modules whose path has this in it")
     parser.add_argument("--save-late", action="store_true")
     parser.add_argument("--charge-each-time", action="store_true")
     options = parser.parse_args()
@@ -180,7 +181,7 @@ def main() -> None:
     if options.charge_each_time:
         charge_each_time()
     found = points(folder)
-    chosen = found[options.offset :: options.every]
+    chosen = [point for point in found if options.only in point[0]][options.offset :: options.every]
     for number, target in enumerate(chosen):
         fresh = number % 2 == 1
         resumed = kill_at(folder, target, fresh=fresh)
