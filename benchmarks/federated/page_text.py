@@ -81,7 +81,7 @@ the three tuned ways to use it.
 
 ## Worst attack in every setting
 
-The worst of the directed attacks ({directed}) for each rule.
+The worst of the directed attacks ({directed}) for each rule. In the plot, the plain mean leaves the panels.
 
 {worst}
 

@@ -16,6 +16,7 @@ from federated.results import Measured, Results
 from federated.training import Setting
 
 ROUNDS, WORST = "federated-rounds.svg", "federated-worst.svg"
+PLAIN_MEAN = "plain mean"
 _LINES = {
     "hubermean, defaults": (BLUE, "-", "o"),
     "hubermean, one recipe": (BLUE, "-.", "P"),
@@ -27,7 +28,7 @@ _LINES = {
     "adaptive clip, sign corrected": (ORANGE, ":", "^"),
     "geometric median": (GREEN, "--", "D"),
     "centered clipping": (GREEN, ":", "v"),
-    "plain mean": (GREY, "--", "x"),
+    PLAIN_MEAN: (GREY, "--", "x"),
 }
 assert set(_LINES) == {contestant.name for contestant in CONTESTANTS}
 
@@ -88,7 +89,6 @@ def _by_share(results: Results) -> plt.Figure:
         lines,
         columns,
         figsize=(2.2 + 3.6 * columns, 0.8 + 3.4 * lines),
-        sharey=True,
         squeeze=False,
         layout="constrained",
     )
@@ -97,7 +97,7 @@ def _by_share(results: Results) -> plt.Figure:
         for name in _LINES:
             _draw_shares(axis, results, settings, name)
         axis.set_title(", ".join(kind), fontsize=10)
-        axis.set_ylim(0.0, 1.0)
+        axis.set_ylim(_least(results, settings) - 0.02)
         axis.set_xticks([0.0, 0.1, 0.2, 0.4], ["0", "10%", "20%", "40%"])
         axis.set_xlabel("hostile clients")
         _percent(axis)
@@ -106,6 +106,12 @@ def _by_share(results: Results) -> plt.Figure:
     grid[0][0].set_ylabel("accuracy, worst directed attack")
     _legend(figure, grid.flat)
     return figure
+
+
+def _least(results: Results, settings: Sequence[Setting]) -> float:
+    """The plain mean may leave the panel, so that the others can be distinguished."""
+    rows = [results.worst(setting, name) for setting in settings for name in _LINES if name != PLAIN_MEAN]
+    return min((row.mean for row in rows if row is not None), default=0.0)
 
 
 def _draw_shares(axis: Axes, results: Results, settings: Sequence[Setting], name: str) -> None:
