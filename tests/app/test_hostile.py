@@ -287,7 +287,9 @@ def test_whatever_is_sent_there_is_no_traceback_no_data_and_no_charge(
         asked, answer, body = send_something(client, server, rng)
         statuses[answer.status] += 1
         assert answer.status in REFUSALS | {200, 303}, (asked, answer.status, body[:300])
-        text = body.decode(errors="replace")
+        text = re.sub(
+            r"[0-9a-f]{32,}", "", body.decode(errors="replace")
+        )  # random tokens may hold any digits
         for never in (
             "Traceback",
             'File "',
