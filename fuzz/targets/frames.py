@@ -146,7 +146,6 @@ def _grouped(frame: Any, rows: Rows, rule: Rule, understood: bool) -> None:
             by=["g"],
             keys=None,
             max_groups=1000,
-            pooled=False,
             **rule.arguments,
         ),
         hidden=[MARK],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +23,8 @@ USER, GROUP, VALUE = "u", "g", "v"
 
 Entries = Counter[tuple[Hashable, ...]]
 """("user", sum, usable records, records) of each user, or ("group", type of the key, key, sum, usable records) of each
-user in each group that it counts in, and ("pool", sum, usable records) of each user: all that a release is made of."""
+user in each group that it counts in, ("row", these of all its groups) and ("total", sum, usable records) of each user:
+all that a release is made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +35,21 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Which table to ask for: that of users, or, with `max_groups`, that of users and groups."""
+    """Which table to ask for: that of users, or, with `max_groups` or `by_group`, that of users and groups."""
 
     max_groups: int | None = None
+    by_group: bool = False
     keys: tuple[Hashable, ...] | None = None
-    pooled: bool = False
     engine: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
-    def of_one_user(self) -> int:
-        """How many entries one user has at most."""
-        return 1 if self.max_groups is None else self.max_groups + self.pooled
+    def grouped(self) -> bool:
+        return self.by_group or self.max_groups is not None
+
+    def of_one_user(self, records: int) -> int:
+        """How many entries a user with so many records has at most: those of its groups, its row and its total."""
+        return (self.max_groups or records) + 2 if self.grouped else 1
 
     def at(self, data: Any) -> Entries | Refusal:
         try:
@@ -63,7 +67,7 @@ class Look:
             return found
 
     def _entries(self, data: Any) -> Iterator[tuple[Hashable, ...]]:
-        if self.max_groups is None:
+        if not self.grouped:
             users = user_table(data, user=[USER], value=[VALUE], engine=self.engine, **self.options).collect()
             for share, records in zip(_shares(users), users.records.tolist(), strict=True):
                 yield "user", *share, records
@@ -76,17 +80,34 @@ class Look:
             by=[GROUP],
             keys=keys,
             max_groups=self.max_groups,
-            pooled=self.pooled,
             engine=self.engine,
             **self.options,
         )
         if keys is not None:  # shown as they were given, type and all
             assert [(type(key), key) for (key,) in table.keys] == [(type(key), key) for (key,) in keys]
         names = [(type(key).__name__, key) for (key,) in table.keys]
-        for code, share in zip(table.membership.groups.tolist(), _shares(table.members), strict=True):
-            yield "group", *names[code], *share
-        for share in () if table.pool is None else _shares(table.pool):
-            yield "pool", *share
+        rows: dict[int, list[tuple[Hashable, ...]]] = {owner: [] for owner in range(table.n_owners)}
+        for owner, code, share in zip(
+            table.owners.tolist(), table.membership.groups.tolist(), _shares(table.members), strict=True
+        ):
+            rows[owner].append((*names[code], *share))
+        yield from _of_rows(rows.values())
+        totals = table.users()
+        for row, share in zip(rows.values(), _shares(totals), strict=True):
+            assert share == _total(row)
+        assert totals.records.tolist() == totals.counts.tolist()
+
+
+def _of_rows(rows: Iterable[Sequence[tuple[Hashable, ...]]]) -> Iterator[tuple[Hashable, ...]]:
+    for row in rows:
+        for entry in row:
+            yield "group", *entry
+        yield "row", *sorted(row, key=str)
+        yield "total", *_total(row)
+
+
+def _total(row: Sequence[tuple[Any, ...]]) -> tuple[Fraction, int]:
+    return sum((entry[-2] for entry in row), Fraction(0)), sum(entry[-1] for entry in row)
 
 
 def _shares(table: UserTable) -> list[tuple[Fraction, int]]:
@@ -103,13 +124,19 @@ def expected_users(columns: Columns, numbers: Sequence[Fraction | None]) -> Entr
     return Counter(("user", *_share(of_user), len(of_user)) for of_user in held.values())
 
 
-def expected_groups(columns: Columns, numbers: Sequence[Fraction | None]) -> Entries:
-    """The same by group, if everybody counts in all its groups."""
-    held: dict[tuple[str, str], list[Fraction | None]] = {}
+def expected_groups(
+    columns: Columns, numbers: Sequence[Fraction | None], shown: Callable[[str], bool] = lambda _: True
+) -> Entries:
+    """The same by group, if everybody counts in all its groups; those that cannot be shown are none."""
+    held: dict[str, dict[str, list[Fraction | None]]] = {}
     for user, group, number in zip(columns[USER], columns[GROUP], numbers, strict=True):
-        if (who := identity(user)) is not None and (where := identity(group)) is not None:
-            held.setdefault((who, where), []).append(number)
-    return Counter(("group", "str", where, *_share(share)) for (_, where), share in held.items())
+        if (who := identity(user)) is not None:
+            row = held.setdefault(who, {})
+            if (where := identity(group)) is not None and shown(where):
+                row.setdefault(where, []).append(number)
+    return Counter(
+        _of_rows([("str", where, *_share(share)) for where, share in row.items()] for row in held.values())
+    )
 
 
 def _share(held: Sequence[Fraction | None]) -> tuple[Fraction, int]:

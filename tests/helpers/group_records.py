@@ -27,7 +27,7 @@ def records(n_users: int = 300, groups: int = 5, seed: int = 0) -> pa.Table:
 
 
 def shares(data: Any, **options: Any) -> dict[tuple[Any, ...], list[tuple[float, int]]]:
-    given = {"by": ["group"], "keys": None, "max_groups": 2, "pooled": False, **options}
+    given = {"by": ["group"], "keys": None, "max_groups": 2, **options}
     table = group_table(data, user=["user"], value=["value"], **given)
     return {
         key: sorted(zip(own.means.tolist(), own.counts.tolist(), strict=True))

@@ -55,7 +55,6 @@ def test_text_that_is_utf8_is_read_the_same_beside_bytes_that_are_not(tmp_path: 
             by=["v"],
             keys=None,
             max_groups=1,
-            pooled=False,
         )
         return sorted(zip(table.keys, np.bincount(table.membership.groups).tolist(), strict=True))
 

@@ -297,7 +297,7 @@ def trips(made: Maker) -> Any:
 
 
 def _grouped(data: Any, **how: Any) -> Any:
-    asked: dict[str, Any] = {"keys": None, "max_groups": 9, "pooled": False, **how}
+    asked: dict[str, Any] = {"keys": None, "max_groups": 9, **how}
     return group_table(data, user=["u"], value=["v"], by=["city"], **asked)
 
 
@@ -329,22 +329,60 @@ def test_nobody_counts_in_more_groups_than_allowed(trips: Any, most: int) -> Non
     assert found_in_groups(_grouped(trips, max_groups=most)) == found_in_groups(table)
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_users_of_the_same_groups_do_not_all_count_in_the_same_ones(made: Maker, pooled: bool) -> None:
+def test_users_of_the_same_groups_do_not_all_count_in_the_same_ones(made: Maker) -> None:
     """Else a group that all share would take everybody from the others."""
     users, cities = [f"user {number}" for number in range(60)], ["Basel", "Bern", "Zug"]
     data = {"u": users * 3, "city": [city for city in cities for _ in users], "v": [1.0] * 180}
-    table = _grouped(made(pa.table(data)), max_groups=1, pooled=pooled)
+    table = _grouped(made(pa.table(data)), max_groups=1)
     chosen = Counter(key for (key,) in (table.keys[group] for group in table.membership.groups.tolist()))
     assert sum(chosen.values()) == 60
     assert min(chosen[city] for city in cities) >= 8  # of 20 each in the mean; the sums are always the same
 
 
 @pytest.mark.parametrize("keys", [None, [("Zug",), ("Bern",)], [("Chur",)]])
-def test_a_pool_has_one_entry_for_each_user(trips: Any, keys: Any) -> None:
-    table = _grouped(trips, keys=keys, pooled=True)
-    assert table.pool.n_users == 5
-    assert (table.pool.counts > 0).sum() == {None: 4, 1: 0, 2: 3}[None if keys is None else len(keys)]
+@pytest.mark.parametrize("most", [None, 1])
+def test_entries_of_one_user_and_no_other_have_one_owner(trips: Any, keys: Any, most: int | None) -> None:
+    """Users 1 and 5 are in two cities each, user 2 is in one and in none, user 4 in one with nothing usable."""
+    table = _grouped(trips, keys=keys, max_groups=most)
+    rows: dict[int, list[Any]] = {owner: [] for owner in range(table.n_owners)}
+    for owner, group, place in zip(
+        table.owners.tolist(), table.membership.groups.tolist(), range(len(table.owners)), strict=True
+    ):
+        rows[owner].append((table.keys[group][0], int(table.members.sums[0].fraction(place))))
+    named = {city for (city,) in keys} if keys is not None else {"Basel", "Bern", "Zug"}
+    held = [{"Bern": 5, "Zug": 2}, {"Zug": 8}, {"Basel": 32}, {"Bern": 0}, {"Zug": 128, "Basel": 256}]
+    allowed = [{(city, fare) for city, fare in one.items() if city in named} for one in held]
+    numbers = [len(one) if most is None else min(len(one), most) for one in allowed]
+    assert len(rows) == 5
+    assert sorted(map(len, rows.values())) == sorted(numbers)
+    for row in rows.values():
+        assert any(set(row) <= one for one in allowed)
+    users = table.users()
+    assert users.n_users == 5
+    totals = [int(users.sums[0].fraction(owner)) for owner in range(5)]
+    assert totals == [sum(fare for _, fare in rows[owner]) for owner in range(5)]
+    assert users.counts.sum() == table.members.counts.sum()
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pa.array([0.0, -0.0, 1.5, -1.5, 0.0, 1.5]),
+        pa.array(["a", "a", "A", "a ", "a", "A"]),
+        pa.array([1, 1, 2**62, -(2**62), 1, 2**62]),
+        pa.array([7, 7, 9, 8, 7, 9], pa.int8()),
+        pa.array([b"x", b"x", b"x\0", b"", b"x", b"x\0"]),
+        pa.array([datetime.date(2024, 1, day) for day in (1, 1, 3, 2, 1, 3)]),
+        pa.array([Decimal(number) for number in ("1.5", "1.50", "2", "3", "1.5", "2")], pa.decimal128(30, 2)),
+    ],
+    ids=str,
+)
+def test_owners_are_told_apart_whatever_the_type_of_ids(made: Maker, ids: pa.Array) -> None:
+    cities = ["Bern", "Zug", "Bern", "Zug", "Basel", None]
+    data = made(pa.table({"u": ids, "city": cities, "v": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]}))
+    table = _grouped(data, max_groups=None)
+    assert table.n_owners == 3
+    assert sorted(table.users().sums[0].fraction(owner) for owner in range(3)) == [4, 8, 19]
 
 
 @pytest.mark.parametrize(
@@ -418,9 +456,7 @@ def test_dates_and_timestamps_are_grouped_by_period(made: Maker, kind: pa.DataTy
     moments = pa.array(MOMENTS, pa.timestamp("us")).cast(kind, safe=False)
     values = [float(2**place) for place in range(len(MOMENTS))]
     data = made(pa.table({"u": range(len(MOMENTS)), "city": moments, "v": values}))
-    got = group_table(
-        data, user=["u"], value=["v"], by=[f"{period}(city)"], keys=None, max_groups=9, pooled=False
-    )
+    got = group_table(data, user=["u"], value=["v"], by=[f"{period}(city)"], keys=None, max_groups=9)
     wanted: Counter[Any] = Counter()
     for moment, value in zip(MOMENTS, values, strict=True):
         if (name := period_of(moment, period)) is not None:
@@ -453,7 +489,6 @@ def test_the_time_zone_of_a_session_moves_nobody_into_another_month(
             by=["month(city)", "day(city)"],
             keys=[("2024-02", "2024-02-29"), ("2024-03", "2024-03-01")],
             max_groups=9,
-            pooled=False,
         )
     finally:
         if hasattr(data, "sparkSession"):
@@ -468,13 +503,13 @@ def test_a_timestamp_itself_is_refused_as_a_group_with_the_periods_it_has(made: 
     moments = pa.array([datetime.datetime(2024, 3, 1)], pa.timestamp("us"))
     data = made(pa.table({"u": [1], "city": moments, "v": [1.0]}))
     with pytest.raises(hm.InputError, match=r"group by month\(city\)"):
-        group_table(data, user=["u"], value=["v"], by=["city"], keys=None, max_groups=1, pooled=False)
+        group_table(data, user=["u"], value=["v"], by=["city"], keys=None, max_groups=1)
 
 
 def test_what_has_no_month_is_refused(made: Maker) -> None:
     data = made(pa.table({"u": [1], "city": ["2024-02-29"], "v": [1.0]}))
     with pytest.raises(hm.InputError, match="has no month; use a column of dates or timestamps"):
-        group_table(data, user=["u"], value=["v"], by=["month(city)"], keys=None, max_groups=1, pooled=False)
+        group_table(data, user=["u"], value=["v"], by=["month(city)"], keys=None, max_groups=1)
 
 
 @pytest.mark.parametrize(("period", "key"), [("month", "2024-13"), ("year", "24"), ("week", "2024-09")])

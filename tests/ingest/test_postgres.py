@@ -108,11 +108,11 @@ def test_points_in_time_beyond_what_arrow_holds_are_no_failure(url: str, column:
     query = hm.sql("SELECT * FROM t", connection=url)
     for period in ("day", "week", "month", "quarter", "year"):
         table = group_table(
-            query, user=["u"], value=["v"], by=[f"{period}({column})"], keys=None, max_groups=9, pooled=False
+            query, user=["u"], value=["v"], by=[f"{period}({column})"], keys=None, max_groups=9
         )
         assert len(table.keys) == 3
     with pytest.raises(hm.InputError, match=rf"timestamp .* group by month\({column}\)"):
-        group_table(query, user=["u"], value=["v"], by=[column], keys=None, max_groups=9, pooled=False)
+        group_table(query, user=["u"], value=["v"], by=[column], keys=None, max_groups=9)
 
 
 def test_text_that_is_no_utf8_is_a_user_of_its_own(postgres: Server) -> None:
@@ -132,7 +132,6 @@ def test_text_that_is_no_utf8_is_a_user_of_its_own(postgres: Server) -> None:
         by=["u"],
         keys=None,
         max_groups=9,
-        pooled=False,
     )
     assert table.keys == (("a",),)
 

@@ -52,9 +52,7 @@ def database(tmp_path: Path) -> str:
 def test_cells_of_sqlite_are_read_by_themselves(database: str) -> None:
     query = hm.sql("SELECT * FROM t -- all", connection=database)
     assert entries(query) == [(Fraction(4), 1, 1), (Fraction(8), 1, 1), (Fraction(39, 2), 3, 4)]
-    table = group_table(
-        query, user=["u"], value=["v"], by=["month(day)"], keys=None, max_groups=9, pooled=True
-    )
+    table = group_table(query, user=["u"], value=["v"], by=["month(day)"], keys=None, max_groups=9)
     assert sorted(table.keys) == [("2024-02",), ("2024-03",)]
 
 
@@ -137,7 +135,7 @@ def test_several_remote_files_are_one_table(bucket: str, tmp_path: Path) -> None
     query = hm.sql("SELECT u, sum(v) AS v FROM a GROUP BY u", files=[f"{bucket}/deep/a.parquet"])
     assert entries(query) == [(Fraction(3), 1, 1), (Fraction(7, 2), 1, 1)]
     table = group_table(
-        f"{bucket}/deep/*.parquet", user=["u"], value=["v"], by=["g"], keys=None, max_groups=1, pooled=False
+        f"{bucket}/deep/*.parquet", user=["u"], value=["v"], by=["g"], keys=None, max_groups=1
     )
     assert table.members.n_users == 1
     assert unsafe_inspection(f"{bucket}/deep/a.csv", user="u", value=["v"], **FORMAT).records == 3
@@ -235,7 +233,7 @@ def test_a_delta_table_is_its_present_version(tmp_path: Path) -> None:
     write_deltalake(path, pa.table({"u": [1, 3], "v": [4.0, 8.0], "g": ["01", "1"]}), mode="append")
     DeltaTable(path).delete("u = 2")
     assert entries(path) == [(Fraction(5), 2, 2), (Fraction(8), 1, 1)]
-    table = group_table(path, user=["u"], value=["v"], by=["g"], keys=None, max_groups=9, pooled=False)
+    table = group_table(path, user=["u"], value=["v"], by=["g"], keys=None, max_groups=9)
     assert sorted(table.keys) == [("01",), ("1",)], "the log declares the column as text"
 
 
@@ -263,9 +261,7 @@ def test_days_of_numpy_have_months() -> None:
     days = np.array(["2024-02-29", "2024-03-01", "NaT"], dtype="datetime64[D]")
     for kind in ("datetime64[D]", "datetime64[s]", "datetime64[ns]"):
         data = {"u": np.arange(3), "v": np.ones(3), "day": days.astype(kind)}
-        table = group_table(
-            data, user=["u"], value=["v"], by=["month(day)"], keys=None, max_groups=1, pooled=False
-        )
+        table = group_table(data, user=["u"], value=["v"], by=["month(day)"], keys=None, max_groups=1)
         assert sorted(table.keys) == [("2024-02",), ("2024-03",)]
 
 

@@ -235,7 +235,6 @@ def test_a_file_in_another_encoding_is_the_same_table(tmp_path: Path, encoding: 
         by=["u"],
         keys=None,
         max_groups=9,
-        pooled=False,
         delimiter=";",
         encoding=encoding,
     )
@@ -299,7 +298,6 @@ def test_null_words_are_missing_in_every_role_and_container(tmp_path: Path) -> N
             by=["g"],
             keys=None,
             max_groups=9,
-            pooled=False,
             null=["NA", "-999"],
         )
         assert table.keys == (("a",),)

@@ -10,6 +10,7 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -151,7 +152,10 @@ def iterate_neighbors(draw: st.DrawFn, container: Container) -> tuple[Columns, C
 looks = st.sampled_from(
     [
         Look(),
-        *(Look(max_groups=most, pooled=pooled) for most in (1, 2) for pooled in (False, True)),
+        Look(max_groups=1),
+        Look(max_groups=2),
+        Look(by_group=True),
+        Look(by_group=True, keys=("a", "2", "true", "2024-02-29")),
         Look(max_groups=1, keys=("a", "2", "true", "2024-02-29")),
     ]
 )
@@ -168,8 +172,8 @@ def others_stay(container: Container, base: Columns, whole: Columns, look: Look)
         assert before == after
         return
     assert not before - after, "somebody else's entry has changed"
-    assert (after - before).total() <= look.of_one_user
-    if look.max_groups is None:
+    assert (after - before).total() <= look.of_one_user(len(whole[USER]) - len(base[USER]))
+    if not look.grouped:
         own = [cell for cell in whole[USER] if identity(cell) not in {*map(identity, base[USER]), None}]
         empty = own == [""] * len(own) and container.name.startswith("csv")  # where that is a missing cell
         records = [entry[-1] for entry in after - before]
@@ -252,7 +256,7 @@ def test_one_user_changes_nothing_about_others_in_spark_in_many_examples(
 
 
 def _in_spark(look: Look) -> Look:
-    return Look(max_groups=look.max_groups, keys=look.keys, pooled=look.pooled, engine="spark")
+    return replace(look, engine="spark")
 
 
 # --- the same records in every container ------------------------------------------------------------------------------
@@ -280,9 +284,9 @@ def agrees(container: Container, columns: Columns, numbers: Sequence[Fraction | 
         columns = {**columns, VALUE: [None if cell is None else float(cell) for cell in columns[VALUE]]}
     kinds = {**common_kinds(columns), VALUE: "double"} if container.typed else None
     found = look.within(container.name, columns, kinds)
-    if look.max_groups is None:
+    if not look.grouped:
         assert found == expected_users(columns, numbers)
-    elif look.max_groups > len(columns[USER]):
+    elif look.max_groups is None:
         assert found == expected_groups(columns, numbers)
     else:
         plain = {name: [identity(cell) for cell in columns[name]] for name in (USER, GROUP)}
@@ -293,7 +297,7 @@ def agrees(container: Container, columns: Columns, numbers: Sequence[Fraction | 
         assert found == reference
 
 
-same_looks = st.sampled_from([Look(), Look(max_groups=20), Look(max_groups=1), Look(max_groups=2)])
+same_looks = st.sampled_from([Look(), Look(by_group=True), Look(max_groups=1), Look(max_groups=2)])
 
 
 def exactly(cells: Sequence[Cell]) -> list[Fraction | None]:
@@ -364,7 +368,7 @@ def parsed(cell: Cell) -> Fraction | None:
 
 
 @pytest.mark.parametrize("name", UNTYPED)
-@given(columns=records(STYLES, MIXED_NUMBERS), look=st.sampled_from([Look(), Look(max_groups=20)]))
+@given(columns=records(STYLES, MIXED_NUMBERS), look=st.sampled_from([Look(), Look(by_group=True)]))
 @sample(7)
 def test_without_types_every_value_is_read_by_itself(name: str, columns: Columns, look: Look) -> None:
     agrees(CONTAINERS[name], columns, [parsed(cell) for cell in columns[VALUE]], look)
@@ -399,8 +403,9 @@ def test_halves_of_surrogate_pairs_are_ids_of_their_own_and_name_no_group(name: 
     columns = {USER: odd * 2, GROUP: (odd * 2)[::-1], VALUE: [1, 2, 4, 8, 16] * 2}
     numbers = exactly(columns[VALUE])
     assert Look().within(name, columns) == expected_users(columns, numbers)
-    shown = {key: n for key, n in expected_groups(columns, numbers).items() if str(key[2]).isprintable()}
-    assert Look(max_groups=9).within(name, columns) == shown
+    assert Look(by_group=True).within(name, columns) == expected_groups(
+        columns, numbers, shown=str.isprintable
+    )
 
 
 # --- pandas: the same cells, whatever the dtype -----------------------------------------------------------------------

@@ -167,11 +167,11 @@ class Side:
             self._table: Any = opened.read_groups(
                 keys=grouping.keys,
                 max_groups=grouping.max_groups,
-                pooled=needs_pool(self._mechanism),
             )
         facts = PublicFacts.of(self._table.members, Neighbors.ADD_REMOVE)
-        pool = self._table.pool
-        pool_facts = None if pool is None else PublicFacts.of(pool, group_split.estimation.neighbors)
+        pooled = needs_pool(self._mechanism)
+        relation = group_split.estimation.neighbors
+        pool_facts = PublicFacts.of(self._table.users(), relation) if pooled else None
         self._prepared = prepare_groups(self._mechanism, group_split, facts, pool_facts)
 
     @contextlib.contextmanager

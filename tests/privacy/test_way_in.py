@@ -51,7 +51,7 @@ def others_stay(before: Any, after: Any, look: Look) -> None:
     assert not isinstance(first, Refusal)
     assert not isinstance(second, Refusal)
     assert not first - second, "somebody else's entry has changed"
-    assert (second - first).total() <= look.of_one_user
+    assert (second - first).total() <= look.of_one_user(1)
 
 
 # --- 1. dtypes of pandas ----------------------------------------------------------------------------------------------
@@ -61,12 +61,8 @@ def others_stay(before: Any, after: Any, look: Look) -> None:
 @pytest.mark.parametrize("role", [USER, GROUP])
 def test_one_odd_key_in_a_pandas_column_moves_nobody_and_changes_no_type(role: str, odd: Any) -> None:
     columns = everybody()
-    for most in (1, 2):
-        others_stay(
-            pd.DataFrame(columns),
-            pd.DataFrame(with_one_more(columns, **{role: odd})),
-            Look(max_groups=most),
-        )
+    for look in (Look(max_groups=1), Look(max_groups=2), Look(by_group=True)):
+        others_stay(pd.DataFrame(columns), pd.DataFrame(with_one_more(columns, **{role: odd})), look)
 
 
 def test_the_type_of_a_shown_key_is_text_whatever_the_dtype() -> None:

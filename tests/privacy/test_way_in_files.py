@@ -58,7 +58,7 @@ def invalid_text(*texts: bytes) -> pa.Array:
 
 
 def names_and_sums(path: Any, **how: Any) -> list[Any]:
-    table = group_table(path, user=["u"], value=["v"], by=["g"], keys=None, pooled=False, **how)
+    table = group_table(path, user=["u"], value=["v"], by=["g"], keys=None, **how)
     return sorted(
         (table.keys[group], float(table.members.means[place]))
         for place, group in enumerate(table.membership.groups.tolist())
@@ -185,8 +185,10 @@ def test_the_charge_is_on_disk_before_the_first_record_is_read(
     assert all("0.75" in left for left in seen)
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_a_user_in_groups_without_names_is_in_none_that_has_one(pooled: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_groups", [30, None])
+def test_a_user_in_groups_without_names_is_in_none_that_has_one(
+    max_groups: int | None, tmp_path: Path
+) -> None:
     """DuckDB makes what a window sorts by anew: text that is no UTF-8 came back as the name of another group."""
     odd = [b"A\xff%03d" % number for number in range(20)] + [b"\xff%03d" % number for number in range(20)]
     users = [b"u%d" % number for number in range(50)] + [b"x"] * 40
@@ -199,7 +201,7 @@ def test_a_user_in_groups_without_names_is_in_none_that_has_one(pooled: bool, tm
     )
     pq.write_table(table, tmp_path / "t.parquet")
     for data in (table, table.to_reader(), tmp_path / "t.parquet"):
-        found = group_table(data, user=["u"], value=["v"], by=["g"], keys=None, max_groups=30, pooled=pooled)
+        found = group_table(data, user=["u"], value=["v"], by=["g"], keys=None, max_groups=max_groups)
         assert found.keys == (("A",),)
         assert found.users_per_group().tolist() == [50]
         assert set(np.atleast_1d(found.members.means).tolist()) == {1.0}
@@ -208,12 +210,14 @@ def test_a_user_in_groups_without_names_is_in_none_that_has_one(pooled: bool, tm
 def test_a_user_id_that_is_no_text_changes_no_name_of_a_group() -> None:
     ids = invalid_text(*[b"u%d" % number for number in range(20)], *[b"x\xff\x00m\xff\x001\xff"] * 4)
     table = pa.table({"u": ids, "g": [7] * 20 + [1, 2, 3, 4], "v": [1.0] * 24})
-    for pooled in (False, True):
-        found = group_table(table, user=["u"], value=["v"], by=["g"], keys=None, max_groups=2, pooled=pooled)
+    for most in (2, None):
+        found = group_table(table, user=["u"], value=["v"], by=["g"], keys=None, max_groups=most)
         assert {key for (key,) in found.keys} <= {"7", "1", "2", "3", "4"}
         per_group = dict(zip(found.keys, found.users_per_group().tolist(), strict=True))
         assert per_group[("7",)] == 20
-        assert sum(per_group.values()) == 22
+        assert sum(per_group.values()) == 20 + (most or 4)
+        assert found.n_owners == 21
+        assert np.bincount(found.owners, minlength=21).max() == (most or 4)
 
 
 @pytest.mark.parametrize(

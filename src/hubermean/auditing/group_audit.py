@@ -106,15 +106,13 @@ class GroupEvaluator(PairEvaluator[GroupPair]):
             by=[GROUP],
             keys=self._keys,
             max_groups=self._space.max_groups,
-            pooled=needs_pool(self._mechanism),
         )
         table = reader(records) if self._round_trip is None else self._round_trip.read(reader, records)
         if table is None:
             return None
         facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
-        pool = (
-            None if table.pool is None else PublicFacts.of(table.pool, self.group_split.estimation.neighbors)
-        )
+        pooled = needs_pool(self._mechanism)
+        pool = PublicFacts.of(table.users(), self.group_split.estimation.neighbors) if pooled else None
         try:
             return make_repeatable(
                 prepare_groups(self._mechanism, self.group_split, facts, pool).distribution(table)

@@ -293,18 +293,23 @@ def _add_unusable_users(table: UserTable, n_added: int) -> UserTable:
     return replace(table, sums=table.sums.pad(n_added, counts), counts=counts, records=records, cache=None)
 
 
+def check_user_count(found: int, n_users: int) -> None:
+    """Raise InputError if the data have more users than the caller said."""
+    if found > n_users:
+        raise InputError(
+            f"the data have more users than {parameter('n_users')}; set {parameter('n_users')} to "
+            "the number of all users"
+        )
+
+
 def pad_users(table: PrivateTable, n_users: int) -> PrivateTable:
     """Return the table extended to `n_users` users; the added users have no usable records.
 
     Raises:
         InputError: the table has more users.
     """
+    check_user_count(table.n_users, n_users)
     more = n_users - table.n_users
-    if more < 0:
-        raise InputError(
-            f"the data have more users than {parameter('n_users')}; set {parameter('n_users')} to "
-            "the number of all users"
-        )
     if more == 0:
         return table
     return _add_unusable_users(table, more) if isinstance(table, UserTable) else _PaddedTable(table, more)

@@ -93,13 +93,27 @@ class GroupOptions:
 
     Attributes:
         public: the public groups; None if groups are private.
-        max_groups: number of groups that a user counts in; None if every user is within it anyway.
-        pooled: whether to mark one group of each user, and to count the users.
+        max_groups: number of groups that a user counts in; None for all of its groups.
     """
 
     public: PublicGroups | None
     max_groups: int | None
-    pooled: bool
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GroupEntries:
+    """What an engine makes of records in groups; no identity of a user is left.
+
+    Attributes:
+        table: one row per user and group, for `build_user_table`. Columns `group_0`, ... hold the texts that identify
+            the groups; where groups are public, `code` holds their number instead. Column `owner` is the number of the
+            user: equal for all groups of one user, different for different users, and never by a hash, for which ids
+            could be chosen to collide.
+        n_owners: number of users, in a group or not; all numbers are below it.
+    """
+
+    table: pa.Table
+    n_owners: int
 
 
 class Source(Protocol):
@@ -126,13 +140,11 @@ class Source(Protocol):
             InputError: any failure, always with the same message.
         """
 
-    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> pa.Table:
-        """Return exact sums and counts per user and group, for `build_user_table`, without user identities.
+    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> GroupEntries:
+        """Return exact sums and counts per user and group.
 
-        Columns `group_0`, ... hold the texts that identify the groups; where groups are public, `code` holds their
-        number instead. Which groups a user counts in follows from the identities of the user and of its groups alone
-        (the order of MD5 sums of both). With `pooled`, a column `first` marks one entry of each user and `n_users` is
-        the number of all users; if no user is in a group, there is one row that is null except for that number.
+        Where a user counts in a bounded number of groups, which ones follows from the identities of the user and of its
+        groups alone (the order of MD5 sums of both).
 
         Raises:
             InputError: any failure, always with the same message.

@@ -12,7 +12,14 @@ import numpy as np
 from hubermean.data.arrays import IntArray
 from hubermean.data.group_table import GroupKey, GroupTable, Membership
 from hubermean.errors import InputError, parameter
-from hubermean.ingest.engine import IDENTITY_SEPARATOR, PublicGroups, build_user_table, mask_engine_errors
+from hubermean.ingest.engine import (
+    IDENTITY_SEPARATOR,
+    GroupEntries,
+    PublicGroups,
+    build_user_table,
+    int64_array,
+    mask_engine_errors,
+)
 from hubermean.ingest.files import FileSet, is_utf8
 from hubermean.ingest.identity import identity_text, is_displayable
 from hubermean.ingest.periods import GroupColumn
@@ -151,37 +158,23 @@ def _identify(key: Any) -> str:
 
 
 def build_group_table(
-    entries: pa.Table,
-    values: Sequence[ValueColumn],
-    by: Sequence[str],
-    public: PublicGroups | None,
-    *,
-    pooled: bool,
+    entries: GroupEntries, values: Sequence[ValueColumn], by: Sequence[str], public: PublicGroups | None
 ) -> GroupTable:
     """Return the result of `Source.read_group_entries` as a `GroupTable`."""
-    pool = None
-    if pooled:
-        n_users = entries.column("n_users")[0].as_py()
-        entries = entries.filter(entries.column("usable").is_valid())
-        pool = n_users, np.flatnonzero(entries.column("first").to_numpy())
-    codes, found = _number_groups(entries, by, public)
-    everything = build_user_table(entries, values)
-    members = everything
-    if (codes < 0).any():  # groups that cannot be shown; the pool includes them
+    codes, found = _number_groups(entries.table, by, public)
+    members = build_user_table(entries.table, values)
+    owners = int64_array(entries.table.column("owner"))
+    if (codes < 0).any():  # groups that cannot be shown
         shown = np.flatnonzero(codes >= 0)
-        codes, members = codes[shown], everything.take(shown)
+        codes, members, owners = codes[shown], members.take(shown), owners[shown]
     return GroupTable(
         by=tuple(by),
         keys=tuple(found),
         members=members,
         membership=Membership(groups=codes, size=len(found)),
-        pool=None if pool is None else everything.take(_pad_positions(*pool)),
+        owners=owners,
+        n_owners=entries.n_owners,
     )
-
-
-def _pad_positions(n_users: int, positions: IntArray) -> IntArray:
-    """Return one position per user; -1 for users without an entry."""
-    return np.concatenate([positions, np.full(n_users - len(positions), -1)]).astype(np.int64)
 
 
 def _number_groups(

@@ -90,19 +90,19 @@ def group_table(
     value: Sequence[str],
     by: Sequence[str],
     keys: Sequence[GroupKey] | None,
-    max_groups: int,
-    pooled: bool,
+    max_groups: int | None,
     **options: Unpack[ReadKeywords],
 ) -> GroupTable:
-    """Group `data` by user and group in exact integers, in one pass, with each user in at most `max_groups` groups.
+    """Group `data` by user and group in exact integers, in one pass.
 
-    A record without a group, or in a group that is not among the public `keys`, is in no group. `pooled` also returns a
-    table with one group of each user. The other arguments are those of `user_table`.
+    Each user counts in at most `max_groups` groups, or in all of its groups if that is None. A record without a group,
+    or in a group that is not among the public `keys`, is in no group. The other arguments are those of `user_table`.
 
-    Formal guarantees: those of `user_table`; and which groups a user counts in follows from that user's records alone.
+    Formal guarantees: those of `user_table`; which groups a user counts in follows from that user's records alone; and
+    entries have the same owner if and only if they are of the same user.
     """
     with ReadRequest(user=user, value=value, **options).open(data, by=by) as opened:
-        return opened.read_groups(keys=keys, max_groups=max_groups, pooled=pooled)
+        return opened.read_groups(keys=keys, max_groups=max_groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,15 +185,16 @@ class OpenedData:
         return self.source.read_users(self.values, records=records)
 
     @stage(READING_STAGE)
-    def read_groups(self, *, keys: Sequence[GroupKey] | None, max_groups: int, pooled: bool) -> GroupTable:
+    def read_groups(self, *, keys: Sequence[GroupKey] | None, max_groups: int | None) -> GroupTable:
         """Return exact sums and counts per user and group; see `group_table`."""
         public = None if keys is None else identify_groups(keys)
-        needed = None if keys is not None and len(keys) <= max_groups else max_groups
+        if max_groups is not None and keys is not None and len(keys) <= max_groups:
+            max_groups = None  # nobody can be in more
         entries = self.source.read_group_entries(
-            self.values, GroupOptions(public=public, max_groups=needed, pooled=pooled)
+            self.values, GroupOptions(public=public, max_groups=max_groups)
         )
         return mask_engine_errors(
-            lambda: build_group_table(entries, self.values, self.by, public, pooled=pooled), READ_FAILED
+            lambda: build_group_table(entries, self.values, self.by, public), READ_FAILED
         )
 
 

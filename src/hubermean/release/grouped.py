@@ -10,7 +10,6 @@ import numpy as np
 
 from hubermean.accounting.budget import PrivacyCost, whole_budget
 from hubermean.data.group_table import GroupTable
-from hubermean.data.user_table import pad_users
 from hubermean.errors import InputError, parameter
 from hubermean.ingest.groups import parse_group_keys
 from hubermean.ingest.reading import ReadRequest
@@ -114,18 +113,14 @@ def release_groups(
         prepared: Any = None if counted else prepare(n_users)
 
         def read() -> GroupTable:
-            table = opened.read_groups(keys=grouping.keys, max_groups=max_groups, pooled=pooled)
-            if counted or n_users is None or table.pool is None:
-                return table
-            return replace(table, pool=pad_users(table.pool, n_users).collect())
+            table = opened.read_groups(keys=grouping.keys, max_groups=max_groups)
+            return table if not pooled or n_users is None else table.pad_users(n_users)
 
         def compute() -> ReleaseTable:
             table = run_on_data(read, request)
             run = prepared
             if counted:
-                assert table.pool is not None
-                found = table.pool.n_users
-                run = run_on_public(lambda: prepare(found), charger)
+                run = run_on_public(lambda: prepare(table.n_owners), charger)
             with stage("mechanism"), state_requested_budget(request), advise_too_few(opened.advice):
                 outcome = run_on_data(lambda: run.run(table, noise), request)
             return _publish_table(outcome, request, grouping, group_split, chosen, noise, statistic)

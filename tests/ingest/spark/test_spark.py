@@ -275,9 +275,7 @@ def test_one_folder_of_another_kind_changes_no_others_group(spark: Any, tmp_path
 
 
 def _names(data: str, by: str) -> list[Any]:
-    table = group_table(
-        data, user=["u"], value=["v"], by=[by], keys=None, max_groups=1, pooled=False, engine="spark"
-    )
+    table = group_table(data, user=["u"], value=["v"], by=[by], keys=None, max_groups=1, engine="spark")
     return sorted(table.keys)
 
 

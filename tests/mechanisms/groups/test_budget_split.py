@@ -154,9 +154,7 @@ def test_what_the_steps_leave_pays_for_the_groups(neighbors: str, max_groups: in
         per="record",
         neighbors="add-remove",
     )
-    table = group_table(
-        data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1, pooled=False
-    )
+    table = group_table(data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1)
     single = Clipped(
         bounds=tuple(made.parameters["bounds"]),
         max_records=made.parameters["max_records"],

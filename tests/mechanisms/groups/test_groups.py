@@ -30,9 +30,7 @@ def test_all_groups_at_once_have_the_law_of_one_release_each(
     neighbors: str, per: str, cap: int | None
 ) -> None:
     """The same integers with the same noise: clipped under add-remove with the budget of one group."""
-    table = group_table(
-        records(), user=["user"], value=["value"], by=["group"], keys=None, max_groups=2, pooled=False
-    )
+    table = group_table(records(), user=["user"], value=["value"], by=["group"], keys=None, max_groups=2)
     asked = Request.checked(("value",), epsilon=1, delta=0, per=per, neighbors=neighbors)
     group_split = GroupBudgetSplit.of(asked, max_groups=2, public_keys=True)
     facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
@@ -56,9 +54,7 @@ def test_groups_and_one_by_one_releases_agree_in_distribution() -> None:
     from scipy import stats
 
     data = records(400, 3, seed=5)
-    table = group_table(
-        data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1, pooled=False
-    )
+    table = group_table(data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1)
     own = dict(zip(table.keys, table.tables(), strict=True))[("g1",)]
     together, alone = [], []
     for _ in range(400):

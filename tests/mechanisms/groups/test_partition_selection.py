@@ -26,28 +26,24 @@ from hubermean.ingest.reading import group_table
 
 
 @pytest.mark.parametrize("public", [True, False])
-@pytest.mark.parametrize("pooled", [True, False])
-@pytest.mark.parametrize("max_groups", [1, 2, 3, 5])
-def test_a_user_counts_in_no_more_groups_than_it_may(max_groups: int, pooled: bool, public: bool) -> None:
+@pytest.mark.parametrize("max_groups", [1, 2, 3, 5, None])
+def test_a_user_counts_in_no_more_groups_than_it_may(max_groups: int | None, public: bool) -> None:
     data = records()
     keys = [(f"g{number}",) for number in range(4)] if public else None
-    table = group_table(
-        data, user=["user"], value=["value"], by=["group"], keys=keys, max_groups=max_groups, pooled=pooled
-    )
+    table = group_table(data, user=["user"], value=["value"], by=["group"], keys=keys, max_groups=max_groups)
     frame = data.to_pandas()
     if public:
         frame = frame[frame["group"] != "g4"]
     held = frame.groupby("user")["group"].nunique()
-    assert len(table.members.counts) == np.minimum(held, max_groups).sum()
+    assert len(table.members.counts) == np.minimum(held, max_groups or 5).sum()
     # Each share is whole: all records of the user in the group, and nothing else.
     sums = frame.groupby(["user", "group"])["value"].agg(["mean", "count"])
     whole = {(round(mean, 9), count) for mean, count in sums.itertuples(index=False)}
     means = np.round(table.members.means, 9).tolist()
     assert {*zip(means, table.members.counts.tolist(), strict=True)} <= whole
-    if pooled:
-        assert table.pool is not None
-        assert table.pool.n_users == len(set(data["user"].to_pylist()))
-        assert (table.pool.counts > 0).sum() == len(held)
+    assert np.bincount(table.owners).max() <= (max_groups or 4 + (not public))
+    assert table.n_owners == len(set(data["user"].to_pylist()))
+    assert (table.users().counts > 0).sum() == len(held)
 
 
 @pytest.mark.parametrize("max_groups", [1, 2])
@@ -72,14 +68,13 @@ def test_the_rule_favours_no_group() -> None:
     assert max(abs(size - 5_000) for size in sizes) < 400
 
 
-@pytest.mark.parametrize("pooled", [True, False])
-def test_equal_numbers_are_distinguished_by_the_names(monkeypatch: pytest.MonkeyPatch, pooled: bool) -> None:
+def test_equal_numbers_are_distinguished_by_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should all hashes collide, a user still counts in one group: the first by name."""
     text = GroupQuery.build
     monkeypatch.setattr(
         GroupQuery, "build", lambda self, **how: text(self, **how).replace("md5(", "0 * strlen(")
     )
-    found = shares(records(50), max_groups=1, pooled=pooled)
+    found = shares(records(50), max_groups=1)
     monkeypatch.undo()
     frame = records(50).to_pandas()
     first = frame.groupby("user")["group"].min().value_counts()
@@ -96,11 +91,8 @@ def test_the_quick_query_agrees_with_the_other(monkeypatch: pytest.MonkeyPatch) 
 def test_records_without_a_group_count_in_none() -> None:
     data = pa.table({"user": [1, 1, 2], "group": ["a", None, None], "value": [1.0, 100.0, 5.0]})
     assert shares(data) == {("a",): [(1.0, 1)]}
-    table = group_table(
-        data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1, pooled=True
-    )
-    assert table.pool is not None
-    assert sorted(table.pool.counts.tolist()) == [0, 1], "the second user has no group, but is there"
+    table = group_table(data, user=["user"], value=["value"], by=["group"], keys=None, max_groups=1)
+    assert sorted(table.users().counts.tolist()) == [0, 1], "the second user has no group, but is there"
 
 
 def test_nobody_in_any_group_is_no_accident() -> None:
@@ -194,17 +186,14 @@ def _container(kind: str, users: list[str], groups: list[str], values: list[floa
 
 
 @pytest.mark.parametrize("kind", ["object", "category", "polars categories", "arrow dictionary", "csv"])
-@pytest.mark.parametrize("pooled", [True, False])
-def test_whoever_goes_the_others_stay_in_their_groups(tmp_path: Path, kind: str, pooled: bool) -> None:
+def test_whoever_goes_the_others_stay_in_their_groups(tmp_path: Path, kind: str) -> None:
     """However ids are held: numbers given to them in order would change for all where one goes."""
     rng = np.random.default_rng(11)
     users = [f"user {number}" for number in np.repeat(np.arange(80), 6).tolist()]
     groups = rng.choice(["a", "b", "c"], len(users)).tolist()
     values = np.repeat(rng.normal(size=80), 6).tolist()
-    everyone = shares(_container(kind, users, groups, values, tmp_path), max_groups=1, pooled=pooled)
-    others = shares(
-        _container(kind, users[6:], groups[6:], values[6:], tmp_path), max_groups=1, pooled=pooled
-    )
+    everyone = shares(_container(kind, users, groups, values, tmp_path), max_groups=1)
+    others = shares(_container(kind, users[6:], groups[6:], values[6:], tmp_path), max_groups=1)
     apart = [(key, one) for key, own in everyone.items() for one in own if one not in others.get(key, [])]
     assert len(apart) == 1
     assert sum(map(len, others.values())) == 79
@@ -231,7 +220,7 @@ def test_keys_that_are_no_text_do_not_share_a_name(tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_bytes(lines + more)
         made = hm.count(str(tmp_path / "a.csv"), user="user", by="group", epsilon=1, delta=1e-9)
         assert made.keys == (("ü",),)
-        own = shares(str(tmp_path / "a.csv"), pooled=True)
+        own = shares(str(tmp_path / "a.csv"))
         assert {key: len(one) for key, one in own.items()} == {("ü",): 500}
 
 
@@ -306,7 +295,7 @@ def test_wide_keys_are_what_they_are(key: Any) -> None:
 @pytest.mark.usefixtures("seeded_releases")
 @pytest.mark.parametrize("neighbors", RELATIONS)
 def test_that_nobody_is_in_any_group_does_not_show(neighbors: str) -> None:
-    """Where something is sought first, on one group of each user: nobody has one, or one user does."""
+    """Where something is sought first, on the totals of each user: nobody has one, or one user does."""
     users = np.arange(3_000)
     for group in (["elsewhere"] * 3_000, ["here", *["elsewhere"] * 2_999]):
         data = pa.table({"user": users, "group": group, "value": np.ones(3_000)})

@@ -20,7 +20,7 @@ from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError
 from hubermean.ingest.duckdb.fast_sums import MIN_FILE_BYTES, CoarseSums, SumOverflowError, choose_coarse_sums
 from hubermean.ingest.duckdb.session import RecordTooLongError, fetch
-from hubermean.ingest.engine import IDENTITY_SEPARATOR, GroupOptions, build_user_table
+from hubermean.ingest.engine import IDENTITY_SEPARATOR, GroupEntries, GroupOptions, build_user_table
 from hubermean.ingest.files import COUNT_REJECTED, FileSet, quote_text
 from hubermean.ingest.schema import ColumnRoles, KeyColumn, Schema, ValueColumn, alias_keys, require_keys
 
@@ -93,7 +93,7 @@ class DuckdbRows:
                 return group(False, coarse)
         return self._with_room(group)
 
-    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> pa.Table:
+    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> GroupEntries:
         """Return exact sums and counts per user and group; see `Source`."""
         query = GroupQuery(
             source=self.name,
@@ -102,7 +102,6 @@ class DuckdbRows:
             values=values,
             public=None if groups.public is None else build_public_groups_query(groups.public.texts),
             max_groups=groups.max_groups,
-            pooled=groups.pooled,
         )
 
         def group(split: bool) -> pa.Table:
@@ -112,7 +111,7 @@ class DuckdbRows:
                 table = self._fetch(query.build(split=split, quick=False))
             return table
 
-        return self._with_room(group)
+        return _split_user_count(self._with_room(group))
 
     def _keys(self, names: Sequence[str]) -> list[KeyColumn]:
         return [self.schema.key_column(name) for name in names]
@@ -293,9 +292,7 @@ class GroupQuery:
 
     Attributes:
         public: a query for the public groups, with columns `code`, `group_0`, ...; None if groups are private.
-        max_groups: number of groups that a user counts in; None if every user is within it anyway.
-        pooled: whether to mark one group of each user (`first`) and to count the users (`n_users`); the result then has
-            at least one row, without a group if no user is in one.
+        max_groups: number of groups that a user counts in; None for all of its groups.
     """
 
     source: str
@@ -304,56 +301,55 @@ class GroupQuery:
     values: Sequence[ValueColumn]
     public: str | None
     max_groups: int | None
-    pooled: bool
 
     def build(self, *, split: bool, quick: bool) -> str:
         """Return the SQL. `split`: see `build_user_query`. `quick`: faster if users count in one of several groups.
+
+        The result has one row per user and group, with the number of the user (`owner`), and the number of all users
+        (`n_owners`); if no user is in a group, it has one row that is null except for that number.
 
         The quick query finds the smallest hash per user and takes the group that has it: several groups, if their
         hashes are equal. `chosen` and `several` show whether that happened; then the other query must be run.
         """
         _, users = alias_keys(self.users, "user")
         _, groups = alias_keys(self.groups, "group")
+        own = ", ".join(users)
+        known = f"public_groups AS MATERIALIZED ({self.public}), " if self.public is not None else ""
+        joined = f" JOIN public_groups USING ({', '.join(groups)})" if self.public is not None else ""
+        return (
+            f"WITH {known}entries AS MATERIALIZED ({self._entries(split)}), "
+            f"owners AS MATERIALIZED (SELECT {own}, row_number() OVER () - 1 AS owner "
+            f"FROM (SELECT DISTINCT {own} FROM entries)), "
+            f"named AS (SELECT * FROM ({self._named_entries(split)}){joined}) "
+            f"SELECT * FROM (SELECT count(*) AS n_owners FROM owners) "
+            f"LEFT JOIN ({self._select_groups(users, groups, split, quick)}) ON true"
+        )
+
+    def _select_groups(self, users: Sequence[str], groups: Sequence[str], split: bool, quick: bool) -> str:
+        """Entries of the groups that each user counts in."""
+        columns = ", ".join(self._columns(groups, split))
+        if self.max_groups is None:
+            return f"SELECT {columns} FROM named"
         identities = [column.identity(name) for column, name in zip(self.users, users, strict=True)]
         number = f"md5(concat_ws(chr({IDENTITY_SEPARATOR}), {', '.join([*identities, *groups])}))"
-        # Entries are read twice if users are counted.
-        entries = (
-            f"entries AS {'MATERIALIZED' if self.pooled else 'NOT MATERIALIZED'} ({self._entries(split)})"
-        )
-        joined = f"JOIN public_groups USING ({', '.join(groups)}) " if self.public is not None else ""
-        known = f"public_groups AS MATERIALIZED ({self.public}), " if self.public is not None else ""
-        kept = f"kept AS MATERIALIZED (SELECT * FROM ({self._named_entries(split)}) {joined})"
-        own = ", ".join(users)
-        # As bytes: DuckDB writes sort keys again, and changes text that is no UTF-8.
-        one_user = ", ".join(f"encode({identity})" for identity in identities)
-        order = (
-            f"row_number() OVER (PARTITION BY {one_user} "
-            f"ORDER BY {number}, {', '.join(f'encode({group})' for group in groups)})"
-        )
-        with_ = f"WITH {known}{entries}, {kept}"
-        columns = ", ".join(self._columns(groups, split))
-        if self.pooled:
-            limit = "" if self.max_groups is None else f" WHERE place <= {self.max_groups}"
-            return (
-                f"{with_}, placed AS (SELECT {columns}, {order} AS place FROM kept), "
-                f"everyone AS (SELECT count(*) AS n_users FROM (SELECT DISTINCT {own} FROM entries)) "
-                f"SELECT {columns}, place = 1 AS first, n_users FROM everyone "
-                f"LEFT JOIN (SELECT * FROM placed{limit}) ON true"
-            )
-        if self.max_groups is None:
-            return f"{with_} SELECT {columns} FROM kept"
-        too_many = f"SELECT {own} FROM kept GROUP BY {own} HAVING count(*) > {self.max_groups}"
+        too_many = f"SELECT owner FROM kept GROUP BY owner HAVING count(*) > {self.max_groups}"
         if quick and self.max_groups == 1:
             return (
-                f"{with_}, many AS MATERIALIZED (SELECT {own}, min({number}) AS least FROM kept "
-                f"SEMI JOIN ({too_many}) USING ({own}) GROUP BY {own}) SELECT {columns}, least IS NOT NULL AS chosen, "
-                f"(SELECT count(*) FROM many) AS several FROM kept LEFT JOIN many USING ({own}) "
-                f"WHERE least IS NULL OR {number} = least"
+                f"WITH kept AS MATERIALIZED (SELECT * FROM named), "
+                f"many AS MATERIALIZED (SELECT owner, min({number}) AS least FROM kept "
+                f"SEMI JOIN ({too_many}) USING (owner) GROUP BY owner) SELECT {columns}, "
+                f"least IS NOT NULL AS chosen, (SELECT count(*) FROM many) AS several FROM kept "
+                f"LEFT JOIN many USING (owner) WHERE least IS NULL OR {number} = least"
             )
+        # As bytes: DuckDB writes sort keys again, and changes text that is no UTF-8.
+        order = (
+            f"row_number() OVER (PARTITION BY owner "
+            f"ORDER BY {number}, {', '.join(f'encode({group})' for group in groups)})"
+        )
         return (
-            f"{with_}, many AS MATERIALIZED ({too_many}) "
-            f"SELECT {columns} FROM kept ANTI JOIN many USING ({own}) UNION ALL SELECT {columns} FROM "
-            f"(SELECT *, {order} AS place FROM kept SEMI JOIN many USING ({own})) WHERE place <= {self.max_groups}"
+            f"WITH kept AS MATERIALIZED (SELECT * FROM named), many AS MATERIALIZED ({too_many}) "
+            f"SELECT {columns} FROM kept ANTI JOIN many USING (owner) UNION ALL SELECT {columns} FROM "
+            f"(SELECT *, {order} AS place FROM kept SEMI JOIN many USING (owner)) WHERE place <= {self.max_groups}"
         )
 
     def _entries(self, split: bool) -> str:
@@ -369,22 +365,37 @@ class GroupQuery:
         )
 
     def _named_entries(self, split: bool) -> str:
-        """Entries that have a group, with the text that identifies it in place of the column they were grouped by."""
+        """Entries that have a group, with the text that identifies it in place of the column they were grouped by.
+
+        The number of its user stands beside the columns that identify it.
+        """
         _, users = alias_keys(self.users, "user")
         _, groups = alias_keys(self.groups, "group")
         pairs = list(zip(self.groups, groups, strict=True))
         texts = [f"{column.identity(f'entries.{name}')} AS {name}" for column, name in pairs]
         present = " AND ".join(column.present(f"entries.{name}") for column, name in pairs)
-        columns = [*users, *texts, *_aggregate_names(self.values, split)]
-        return f"SELECT {', '.join(columns)} FROM entries WHERE {present}"
+        columns = ["owner", *users, *texts, *_aggregate_names(self.values, split)]
+        return (
+            f"SELECT {', '.join(columns)} FROM entries JOIN owners USING ({', '.join(users)}) WHERE {present}"
+        )
 
     def _columns(self, groups: Sequence[str], split: bool) -> list[str]:
         """Numbers, and what distinguishes the groups; nothing that names a user."""
-        return [*(groups if self.public is None else ["code"]), *_aggregate_names(self.values, split)]
+        return [
+            "owner",
+            *(groups if self.public is None else ["code"]),
+            *_aggregate_names(self.values, split),
+        ]
 
 
 def _aggregate_names(values: Sequence[ValueColumn], split: bool) -> list[str]:
     return [one.rsplit(" AS ", 1)[1] for one in _aggregates(values, split=split)]
+
+
+def _split_user_count(table: pa.Table) -> GroupEntries:
+    """Return the entries, and the number of all users beside them."""
+    n_owners = table.column("n_owners")[0].as_py()
+    return GroupEntries(table=table.filter(table.column("owner").is_valid()), n_owners=n_owners)
 
 
 def _is_unambiguous(table: pa.Table) -> bool:

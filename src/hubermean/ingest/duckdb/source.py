@@ -25,7 +25,7 @@ from hubermean.ingest.duckdb.dialect import DuckdbSql
 from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.session import RecordTooLongError, open_session
 from hubermean.ingest.duckdb.text_files import make_readable
-from hubermean.ingest.engine import READ_FAILED, GroupOptions, mask_engine_errors, mask_errors
+from hubermean.ingest.engine import READ_FAILED, GroupEntries, GroupOptions, mask_engine_errors, mask_errors
 from hubermean.ingest.files import MAX_RECORD_BYTES, FileSet, quote_identifier, quote_text, quote_texts
 from hubermean.ingest.frames import ArrowFrame, describe_frame, empty_stream, is_duckdb_relation
 from hubermean.ingest.locations import is_table_folder, without_credentials
@@ -38,7 +38,6 @@ from hubermean.types.options import EngineOptions, ReadOptions
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -79,7 +78,7 @@ class DuckdbSource:
     def read_users(self, values: Sequence[ValueColumn], *, records: bool) -> UserTable:
         return self._read(lambda rows: rows.read_users(values, records=records))
 
-    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> pa.Table:
+    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> GroupEntries:
         return self._read(lambda rows: rows.read_group_entries(values, groups))
 
     def open(self) -> AbstractContextManager[DuckdbRows]:

@@ -13,9 +13,18 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hubermean.data.user_table import PrivateTable
 from hubermean.errors import InputError, parameter
-from hubermean.ingest.engine import IDENTITY_SEPARATOR, GroupOptions, PublicGroups, mask_engine_errors
+from hubermean.ingest.engine import (
+    IDENTITY_SEPARATOR,
+    GroupEntries,
+    GroupOptions,
+    PublicGroups,
+    int64_array,
+    mask_engine_errors,
+)
 from hubermean.ingest.schema import ColumnRoles, ColumnType, Schema, ValueColumn, alias_keys, require_keys
 from hubermean.ingest.spark.column_types import convert_type, find_unsigned_columns
 from hubermean.ingest.spark.dialect import SparkSql
@@ -32,7 +41,7 @@ from hubermean.types.options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MAX_DRIVER_CELLS = 40_000_000
 """Most integers that are collected on the driver: four per user for one column, more for several. Public."""
@@ -72,14 +81,14 @@ class SparkSource:
                 unpersist(grouped)
         return table
 
-    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> pa.Table:
+    def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> GroupEntries:
         return run_spark_job(lambda: self._read_group_entries(values, groups))
 
-    def _read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> pa.Table:
+    def _read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> GroupEntries:
         keys = [*self._user_keys[1], *self._group_keys[1]]
         entries, _ = self._persist_sums(keys, values, records=False, keep_keys=True)
         try:
-            return self._select_groups(entries, values, groups)
+            return _number_owners(self._select_groups(entries, values, groups).toArrow())
         finally:
             entries.unpersist()
 
@@ -89,37 +98,45 @@ class SparkSource:
 
     def _select_groups(
         self, entries: DataFrame, values: Sequence[ValueColumn], options: GroupOptions
-    ) -> pa.Table:
-        """Keep at most the allowed number of groups of each user."""
+    ) -> DataFrame:
+        """Keep at most the allowed number of groups of each user, or one entry without a group of who is in none.
+
+        `owner` is the least number of an entry of the user. Entries are numbered in the stage that brings those of a
+        user together: were they numbered before, a lost partition could be computed again with other numbers.
+        """
         from pyspark.sql import Window, functions
 
         (_, users), (_, groups) = self._user_keys, self._group_keys
-        n_users = None
-        if options.pooled:
-            n_users = self._partition_by(users, entries.select(*users)).distinct().count()
         keys = [self.schema.group_column(name) for name in self._roles.groups]
         pairs = list(zip(keys, groups, strict=True))
-        kept = entries.where(" AND ".join(key.present(group) for key, group in pairs))
-        kept = kept.withColumns({group: functions.expr(key.identity(group)) for key, group in pairs})
+        present = functions.expr(" AND ".join(key.present(group) for key, group in pairs))
+        named = entries.withColumn("present", present)
+        named = named.withColumns({group: functions.expr(key.identity(group)) for key, group in pairs})
         names = groups
         if options.public is not None:
-            kept = kept.join(functions.broadcast(self._public_groups(options.public, groups)), on=groups)
+            listed = functions.broadcast(self._public_groups(options.public, groups))
+            named = named.join(listed, on=groups, how="left")
+            named = named.withColumn("present", functions.expr("present AND code IS NOT NULL"))
             names = ["code"]
-        if options.pooled or options.max_groups is not None:
-            own = [self.schema.key_column(name) for name in self._roles.users]
-            texts = [key.identity(user) for key, user in zip(own, users, strict=True)]
-            number = functions.expr(
-                f"md5(concat_ws(char({IDENTITY_SEPARATOR}), {', '.join([*texts, *groups])}))"
-            )
-            order = Window.partitionBy(*users).orderBy(number, *groups)
-            kept = self._partition_by(users, kept).withColumn("place", functions.row_number().over(order))
+        own = Window.partitionBy(*users)
+        order = [functions.expr("NOT present")]
         if options.max_groups is not None:
-            kept = kept.where(f"place <= {options.max_groups}")
-        wanted: list[Column] = [functions.col(name) for name in [*names, *_sum_names(values)]]
-        if options.pooled:
-            wanted.append((functions.col("place") == 1).alias("first"))
-        table = kept.select(*wanted).toArrow()
-        return table if n_users is None else _add_user_count(table, n_users)
+            identifying = [self.schema.key_column(name) for name in self._roles.users]
+            texts = [key.identity(user) for key, user in zip(identifying, users, strict=True)]
+            number = f"md5(concat_ws(char({IDENTITY_SEPARATOR}), {', '.join([*texts, *groups])}))"
+            order += [functions.expr(number), *map(functions.col, groups)]
+        named = named.repartition(self._partition_count(), *users)
+        named = named.withColumn("entry", functions.monotonically_increasing_id())
+        named = named.withColumns(
+            {
+                "owner": functions.min("entry").over(own),
+                "place": functions.row_number().over(own.orderBy(*order)),
+            }
+        )
+        limit = "" if options.max_groups is None else f" AND place <= {options.max_groups}"
+        return named.where(f"(present{limit}) OR (NOT present AND place = 1)").select(
+            "owner", "present", *names, *_sum_names(values)
+        )
 
     def _public_groups(self, public: PublicGroups, groups: Sequence[str]) -> DataFrame:
         """Return the texts of the public groups and their numbers."""
@@ -156,10 +173,6 @@ class SparkSource:
         raise InputError(
             f"the values are too large to be added; set {parameter('resolution')} to a coarser step"
         )
-
-    def _partition_by(self, users: Sequence[str], entries: DataFrame) -> DataFrame:
-        """Put all entries of a user into one partition; by default Spark makes hundreds, however small."""
-        return entries.repartition(self._partition_count(), *users)
 
     def _partition_count(self) -> int:
         return _PARTITIONS_PER_CORE * self._frame.sparkSession.sparkContext.defaultParallelism
@@ -204,13 +217,14 @@ def _sum_names(values: Sequence[ValueColumn]) -> list[str]:
     ]
 
 
-def _add_user_count(table: pa.Table, n_users: int) -> pa.Table:
-    """Add a column with the number of all users; the result has at least one row."""
+def _number_owners(table: pa.Table) -> GroupEntries:
+    """Number users from 0, and leave out the entries of those in no group."""
     import pyarrow as pa
 
-    if table.num_rows == 0:
-        table = pa.Table.from_pylist([{}], schema=table.schema)
-    return table.append_column("n_users", pa.array([n_users] * table.num_rows, type=pa.int64()))
+    distinct, owners = np.unique(int64_array(table.column("owner")), return_inverse=True)
+    place = table.column_names.index("owner")
+    table = table.set_column(place, "owner", pa.array(owners.astype(np.int64)))
+    return GroupEntries(table=table.filter(table.column("present")), n_owners=len(distinct))
 
 
 def _max_driver_users(session: SparkSession, values: Sequence[ValueColumn]) -> int:

@@ -1,7 +1,8 @@
 """What is not known, found for all groups at once; then `clipped` for each.
 
-Groups are too small to search in each of them. The steps of `adaptive` work on a table of one group of each user, under
-the relation that was asked for, and what they leave of the budget pays for the means of all groups. Bounds serve all
+Groups are too small to search in each of them. The steps of `adaptive` work on a table of users, each with its totals
+over its groups, under the relation that was asked for, and what they leave of the budget pays for the means of all
+groups. Bounds serve all
 groups: so many users of all groups may lie beyond them as noise hides in each. Proof: proofs/groups.md, Theorem 1.
 """
 
@@ -31,7 +32,7 @@ Finish = Callable[[PreparedSteps, AdaptiveEstimates], AdditiveMechanism]
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveGroups(GroupMechanism):
-    """Steps on one group of each user, then all groups together.
+    """Steps on the totals of each user, then all groups together.
 
     `steps` makes the steps for so many groups, `finish` the last mechanism of what they found.
     """
@@ -41,13 +42,12 @@ class AdaptiveGroups(GroupMechanism):
     mechanism: str
 
     def distribution(self, table: GroupTable, keys: Sequence[GroupKey]) -> OutputDistribution:
-        assert table.pool is not None
         steps = self.steps(len(keys))
 
         def last(found: AdaptiveEstimates) -> OutputDistribution:
             return self._together(steps, found).distribution(table, keys)
 
-        return steps.chain_steps(table.pool, last)
+        return steps.chain_steps(table.users(), last)
 
     def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
         steps = self.steps(len(keys))

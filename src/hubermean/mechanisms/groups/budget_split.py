@@ -34,7 +34,7 @@ class GroupBudgetSplit:
         changes: how many times one user can be added to or removed from a group.
         selection: the rule for which groups appear, where that is private; its budget is per change.
         means: the request for the values of all groups together; groups are protected as under `add-remove`.
-        estimation: the request for parameters estimated on one group of each user, in the caller's neighbor relation.
+        estimation: the request for parameters estimated on the table of users, in the caller's neighbor relation.
             It may spend all that `means` may, and takes its part first.
         whole: the caller's request, all of which is spent where nothing can be released.
     """

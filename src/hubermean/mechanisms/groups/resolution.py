@@ -34,7 +34,7 @@ def resolve_group_mechanism(mechanism: Mechanism, group_split: GroupBudgetSplit)
 
 
 def needs_pool(mechanism: Mechanism) -> bool:
-    """Whether parameters are estimated on a pool, which has one group of each user."""
+    """Whether parameters are estimated on a pool: `GroupTable.users`, which has one entry per user."""
     return isinstance(mechanism, Adaptive | AdaptiveCount)
 
 
@@ -45,7 +45,7 @@ def prepare_groups(
 
     Args:
         facts: of the groups, where neither the number of users nor of records is public.
-        pool_facts: of the pool, the table with one group of each user; needed where `needs_pool`.
+        pool_facts: of the pool, the table of users; needed where `needs_pool`.
     """
     groups: GroupMechanism
     match mechanism:
