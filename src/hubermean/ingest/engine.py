@@ -105,15 +105,18 @@ class GroupEntries:
     """What an engine makes of records in groups; no identity of a user is left.
 
     Attributes:
-        table: one row per user and group, for `build_user_table`. Columns `group_0`, ... hold the texts that identify
-            the groups; where groups are public, `code` holds their number instead. Column `owner` is the number of the
-            user: equal for all groups of one user, different for different users, and never by a hash, for which ids
-            could be chosen to collide.
+        entries: sums and counts, one entry per user and group.
+        owners: the number of the user of each entry; see `ingest.numbering`.
         n_owners: number of users, in a group or not; all numbers are below it.
+        groups: the position in `names` of the group of each entry; -1 for none.
+        names: the texts that identify each group, one per group column; None for one that is no UTF-8.
     """
 
-    table: pa.Table
+    entries: UserTable
+    owners: IntArray
     n_owners: int
+    groups: IntArray
+    names: Sequence[tuple[str | None, ...]]
 
 
 class Source(Protocol):
@@ -179,7 +182,7 @@ def select_engine(data: Any, name: str | None = None) -> Engine:
 
 
 def build_user_table(
-    table: pa.Table, values: Sequence[ValueColumn], *, sums: tuple[ExactSums, ...] | None = None
+    table: pa.Table, values: Sequence[ValueColumn], *, sums: Sequence[ExactSums | None] | None = None
 ) -> UserTable:
     """Return the sums and counts of an engine, per user or per user and group, as a `UserTable`.
 
@@ -188,13 +191,18 @@ def build_user_table(
             The sum of the first value is in `value_0`, or in `value_0_high` and `value_0_low` for the two parts of its
             encoding, or in `value_0_0`, `value_0_1`, ... for the parts of `ValueColumn.parts`.
         values: the value columns.
-        sums: the sums, if they are not in the table.
+        sums: the sums of columns that are not in the table; None for one that is.
     """
     usable = int64_array(table.column("usable"))
     records = int64_array(table.column("records")) if "records" in table.column_names else usable
-    if sums is None:
-        sums = tuple(_column_sums(table, f"value_{number}", value) for number, value in enumerate(values))
-    return UserTable(columns=tuple(value.name for value in values), sums=sums, counts=usable, records=records)
+    known = sums or [None] * len(values)
+    whole = tuple(
+        own if own is not None else _column_sums(table, f"value_{number}", value)
+        for number, (value, own) in enumerate(zip(values, known, strict=True))
+    )
+    return UserTable(
+        columns=tuple(value.name for value in values), sums=whole, counts=usable, records=records
+    )
 
 
 def _column_sums(table: pa.Table, name: str, value: ValueColumn) -> ExactSums:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,18 +12,12 @@ import numpy as np
 from hubermean.data.arrays import IntArray
 from hubermean.data.group_table import GroupKey, GroupTable, Membership
 from hubermean.errors import InputError, parameter
-from hubermean.ingest.engine import (
-    IDENTITY_SEPARATOR,
-    GroupEntries,
-    PublicGroups,
-    build_user_table,
-    int64_array,
-    mask_engine_errors,
-)
+from hubermean.ingest.engine import IDENTITY_SEPARATOR, GroupEntries, PublicGroups, mask_engine_errors
 from hubermean.ingest.files import FileSet, is_utf8
 from hubermean.ingest.identity import identity_text, is_displayable
+from hubermean.ingest.numbering import combine_numbers, number_integers, number_texts
 from hubermean.ingest.periods import GroupColumn
-from hubermean.ingest.schema import ColumnRoles, ValueColumn
+from hubermean.ingest.schema import ColumnRoles
 from hubermean.types.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -157,45 +151,55 @@ def _identify(key: Any) -> str:
     return text
 
 
-def build_group_table(
-    entries: GroupEntries, values: Sequence[ValueColumn], by: Sequence[str], public: PublicGroups | None
-) -> GroupTable:
-    """Return the result of `Source.read_group_entries` as a `GroupTable`."""
-    codes, found = _number_groups(entries.table, by, public)
-    members = build_user_table(entries.table, values)
-    owners = int64_array(entries.table.column("owner"))
-    if (codes < 0).any():  # groups that cannot be shown
-        shown = np.flatnonzero(codes >= 0)
-        codes, members, owners = codes[shown], members.take(shown), owners[shown]
+def build_group_table(found: GroupEntries, by: Sequence[str], public: PublicGroups | None) -> GroupTable:
+    """Return the result of `Source.read_group_entries` as a `GroupTable`, without entries in no group of it.
+
+    Groups are the public ones, or those that occur and can be shown.
+    """
+    if public is None:
+        keys: Sequence[Any] = [name for name in found.names if all(map(is_displayable, name))]
+        numbers = {name: number for number, name in enumerate(keys)}
+    else:
+        keys, numbers = public.keys, {texts: number for number, texts in enumerate(public.texts)}
+    # One more, which is also the last, for entries in no group.
+    codes = np.array([*(numbers.get(name, -1) for name in found.names), -1], dtype=np.int64)[found.groups]
+    entries, owners = found.entries, found.owners
+    if (codes < 0).any():
+        within = np.flatnonzero(codes >= 0)
+        codes, owners, entries = codes[within], owners[within], entries.take(within)
     return GroupTable(
         by=tuple(by),
-        keys=tuple(found),
-        members=members,
-        membership=Membership(groups=codes, size=len(found)),
+        keys=tuple(keys),
+        members=entries,
+        membership=Membership(groups=codes, size=len(keys)),
         owners=owners,
-        n_owners=entries.n_owners,
+        n_owners=found.n_owners,
     )
 
 
-def _number_groups(
-    entries: pa.Table, by: Sequence[str], public: PublicGroups | None
-) -> tuple[IntArray, Sequence[GroupKey]]:
-    """Return the number of each entry's group, and the groups; -1 for a group that cannot be shown."""
-    if public is not None:
-        return entries.column("code").to_numpy().astype(np.int64), public.keys
-    combined = np.zeros(entries.num_rows, dtype=np.int64)
-    for number in range(len(by)):
-        column = entries.column(f"group_{number}").combine_chunks().dictionary_encode()
-        codes = column.indices.to_numpy().astype(np.int64)
-        # Renumbered after every column, so that the product stays small.
-        combined = np.unique(combined * len(column.dictionary) + codes, return_inverse=True)[1]
-    _, first = np.unique(combined, return_index=True)
-    columns = [map(_decode, entries.column(f"group_{number}").take(first)) for number in range(len(by))]
-    keys = list(zip(*columns, strict=True))
-    shown = np.array([all(map(is_displayable, key)) for key in keys], dtype=bool)
-    if not shown.all():
-        combined = np.where(shown, np.cumsum(shown) - 1, -1)[combined]
-    return combined, [key for key, has in zip(keys, shown.tolist(), strict=True) if has]
+def number_groups(
+    columns: Sequence[pa.ChunkedArray],
+    name_integers: Callable[[int, IntArray], Sequence[str]] | None = None,
+) -> tuple[IntArray, list[tuple[str | None, ...]]]:
+    """Return the group of each row, -1 for none, and the texts that identify each group.
+
+    Args:
+        columns: one per group column, texts or integers; null for no group.
+        name_integers: returns the texts of integers of the column at a position; None if all columns are texts.
+    """
+    numbered: list[tuple[IntArray, int]] = []
+    texts: list[list[str | None]] = []
+    for place, column in enumerate(columns):
+        if name_integers is not None and str(column.type).startswith(("int", "uint")):
+            codes, integers = number_integers(column)
+            texts.append([*name_integers(place, integers)])
+        else:
+            codes, found = number_texts(column)
+            texts.append([*map(_decode, found)])
+        numbered.append((codes, len(texts[-1])))
+    groups, parts = combine_numbers(numbered)
+    names = [[own[number] for number in part.tolist()] for own, part in zip(texts, parts, strict=True)]
+    return groups, list(zip(*names, strict=True))
 
 
 def _decode(key: pa.Scalar) -> str | None:

@@ -193,9 +193,7 @@ class OpenedData:
         entries = self.source.read_group_entries(
             self.values, GroupOptions(public=public, max_groups=max_groups)
         )
-        return mask_engine_errors(
-            lambda: build_group_table(entries, self.values, self.by, public), READ_FAILED
-        )
+        return mask_engine_errors(lambda: build_group_table(entries, self.by, public), READ_FAILED)
 
 
 def _parse_resolution(given: float | Decimal | Fraction | None) -> Fraction | None:

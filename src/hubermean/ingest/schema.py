@@ -191,11 +191,13 @@ class KeyColumn:
         expression: SQL to group records by; equal where identities are equal.
         present: the condition that this expression, under the name it was selected as, is an identity.
         identity: the text that it identifies by.
+        whole: whether the expression is an integer of up to 64 bits with a sign.
     """
 
     expression: str
     present: Callable[[str], str]
     identity: Callable[[str], str]
+    whole: bool = False
 
 
 def require_keys(columns: Sequence[KeyColumn]) -> str:
@@ -303,7 +305,7 @@ class Schema:
             has_key = write.has_key(selected, floating=kind in _FLOATS)
             return f"({has_key} AND {self._is_no_null(identity(selected))})" if self.null else has_key
 
-        return KeyColumn(expression=expression, present=present, identity=identity)
+        return KeyColumn(expression=expression, present=present, identity=identity, whole=kind in _INTEGERS)
 
     def group_column(self, name: str) -> KeyColumn:
         """Decide how to read a column that names groups, or whose periods do ("month(date)")."""
@@ -324,6 +326,7 @@ class Schema:
             expression=write.period_number(write.to_date(cell, kind), period),
             present=lambda selected: write.has_key(selected, floating=False),
             identity=lambda selected: write.period_name(selected, period),
+            whole=period != "day",
         )
 
     def _is_no_null(self, text: str) -> str:

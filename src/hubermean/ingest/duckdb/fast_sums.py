@@ -1,26 +1,28 @@
-"""Fast sums of doubles: 64-bit units plus a remainder give the same integers as 128-bit sums, at less cost.
+"""Fast sums of doubles: sums of a few parts, in doubles but without rounding, are the same integers as 128-bit sums.
 
-A double becomes a multiple of 2^-60 (`data.encoding.BINARY`), which takes 128 bits; adding such integers costs DuckDB
-twice as much as adding 64-bit integers. But a double has only 53 significant bits: if all values of a column are below
-2^e, multiples of 2^-(63 - e) fit 64 bits, and no value of 2^(e - 11) or more has a remainder. So whole coarse units are
-added for every record, and remainders only for the records that have one.
+A double becomes a multiple of 2^-60 (`data.encoding.BINARY`), which takes 128 bits; making and adding such integers
+costs DuckDB several times as much as adding doubles. But a sum of doubles is exact as long as all numbers are multiples
+of one unit and the sum is below 2^53 units. So each value is split into parts with units of their own, two for values
+up to 2^27, and the parts are added as doubles. Adding and subtracting a large power of two rounds to a unit.
 
 The magnitude of the values is read from the statistics of Parquet files. It decides how fast a sum is computed, never
-what it is: if a value does not fit, the query fails and sums are computed in 128 bits.
+what it is: every value is compared with it, and if one does not fit, the query fails and sums are computed in 128 bits.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hubermean.data.arrays import IntArray
-from hubermean.data.fixed_point import ExactSums
-from hubermean.ingest.engine import decimal_words, int64_array
+from hubermean.data.arrays import FloatArray, IntArray
+from hubermean.data.encoding import BINARY
+from hubermean.data.fixed_point import USERS_PER_BLOCK, ExactIntegers, ExactSums
 from hubermean.ingest.files import FileSet, quote_text, quote_texts
+from hubermean.ingest.schema import ValueColumn
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,87 +31,255 @@ if TYPE_CHECKING:
 MIN_FILE_BYTES = 2**25
 """For smaller files, reading the statistics would take longer than the time saved."""
 
-REMAINDER = "value_0_remainder"
-_UNIT_BITS = 60
-# With 21 bits or more, what fits is below 2^42 and so within the limit of the encoding; with fewer than 60 bits, a
-# coarse unit is an even number of units.
-_MIN_BITS, _MAX_BITS = 21, 59
-_MAX_VALUE = 2.0 ** (63 - _MIN_BITS)
+MARK = "usable_mark"
+STATE = "state"
+_UNIT_BITS, _RADIX_BITS = 60, 40  # of the BINARY encoding: its unit, and its lower part
+_MIN_MAGNITUDE, _MAX_MAGNITUDE = -20, 42  # 2^42 is within the limit of the encoding
+_ENOUGH_RECORDS = 10  # bits; with fewer records per user, three parts are used
+_LARGEST_SUM = 2.0**40  # an upper part of the encoding then fits 64 bits with room to spare
 
 
 class SumOverflowError(ArithmeticError):
-    """A sum does not fit 128 bits in units of the encoding."""
+    """A sum is not exact in doubles, or does not fit."""
 
 
-@dataclass(frozen=True, repr=False)
-class CoarseSums:
-    """Sums in coarse units of 2^-`bits`, and of remainders in units of 2^-60.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DoubleParts:
+    """How a column of doubles up to 2^`magnitude` is split into parts.
 
-    Formal guarantee: coarse units and remainder together are the integer of `data.encoding.encode_binary`, if the
-    engine casts a double to the nearest integer, half to even. Multiplying by a power of two is exact, and so is
-    subtracting the nearest integer; a coarse unit is an even number of units, so a half is rounded in the same way with
-    and without coarse units. The engine cannot skip remainders because of statistics: it has none for CASE expressions.
+    Part p is a multiple of 2^-`units[p]`; the last unit is that of the encoding. The first part is at most 2^magnitude,
+    and every other at most half a unit of the part before.
+
+    Formal guarantees:
+    - the parts add up to the integer of `data.encoding.encode_binary`: all parts but the last are even numbers of its
+      units, so a half is rounded as it would be without them. Each operation of the split is exact but for the rounding
+      to a unit: for |x| <= 2^(51 - u), x + 1.5 * 2^(52 - u) lies between two powers of two, where doubles are 2^-u
+      apart; what it differs from x by is a multiple of the last bit of x, and no longer than x;
+    - a sum over at most `max_records` values is exact, in any order: all partial sums are integers of units below 2^53.
     """
 
-    bits: int
+    magnitude: int
+    units: tuple[int, ...]
 
-    def select_parts(self, number: str) -> list[str]:
-        """Return SQL of both parts of a double, null if it is not finite; fails if coarse units exceed 64 bits."""
-        scaled = f"{number} * {2.0**self.bits!r}"
-        units = f"CASE WHEN isfinite({number}) THEN CAST({scaled} AS BIGINT) END"
-        remainder = (
-            f"CAST(({scaled} - CAST({units} AS DOUBLE)) * {2.0 ** (_UNIT_BITS - self.bits)!r} AS BIGINT)"
-        )
-        return [f"{units} AS value_0", f"{remainder} AS {REMAINDER}"]
+    @classmethod
+    def up_to(cls, magnitude: int) -> DoubleParts:
+        """Return two parts if their sums are exact for enough records, else three."""
+        half = (_UNIT_BITS - 1 - magnitude) // 2
+        parts = cls(magnitude=magnitude, units=(half, _UNIT_BITS))
+        if parts.record_bits >= _ENOUGH_RECORDS:
+            return parts
+        third = -(-(_UNIT_BITS - 2 + magnitude) // 3)
+        first = third - magnitude
+        return cls(magnitude=magnitude, units=(first, first + third + 1, _UNIT_BITS))
 
-    def sum_remainders(self) -> str:
-        """Return SQL of the sum of remainders, which fits 64 bits for up to 2^24 records of a user."""
-        return f"CAST(sum({REMAINDER}) FILTER ({REMAINDER} <> 0) AS BIGINT) AS {REMAINDER}"
+    @property
+    def record_bits(self) -> int:
+        """`max_records` is two to the power of this."""
+        first, *others = self.units
+        bits = [self.magnitude + first]
+        bits += [unit - before - 1 for before, unit in zip(self.units, others, strict=False)]
+        return 53 - max(bits)
 
-    def read_sums(self, table: pa.Table) -> ExactSums:
-        """Return the exact sums from the result of the query.
+    @property
+    def max_records(self) -> int:
+        return 1 << self.record_bits
+
+    def read_sums(self, parts: Sequence[FloatArray], counts: IntArray) -> ExactSums:
+        """Return exact sums from those of the parts.
 
         Raises:
-            SumOverflowError: a sum does not fit 128 bits.
+            SumOverflowError: a sum may not be exact, or does not fit.
         """
-        batches = (batch.columns for batch in table.select(["value_0", REMAINDER]).to_batches())
-        return ExactSums.from_binary_words(
-            self.combine_words(*decimal_words(units), int64_array(remainder.fill_null(0)))
-            for units, remainder in batches
+        if int(counts.max(initial=0)) > self.max_records:
+            raise SumOverflowError
+        high, low = np.empty(len(counts), dtype=np.int64), np.empty(len(counts), dtype=np.int64)
+        for start in range(0, len(counts), USERS_PER_BLOCK):
+            block = slice(start, start + USERS_PER_BLOCK)
+            self._combine([part[block] for part in parts], high[block], low[block])
+        return ExactSums(encoding=BINARY, high=ExactIntegers(high, {}), low=ExactIntegers(low, {}))
+
+    def _combine(self, parts: Sequence[FloatArray], high: IntArray, low: IntArray) -> None:
+        """Write the two parts of the encoding."""
+        high[:] = low[:] = 0
+        if not np.abs(parts[0]).max(initial=0.0) < _LARGEST_SUM:
+            raise SumOverflowError
+        for part, unit in zip(parts, self.units, strict=True):
+            scaled = part * 2.0**unit
+            integers = scaled.astype(np.int64)
+            if not np.array_equal(integers, scaled):  # were the split not made as it is written
+                raise SumOverflowError
+            shift = _UNIT_BITS - unit
+            if shift >= _RADIX_BITS:
+                high += integers << (shift - _RADIX_BITS)
+                continue
+            kept = _RADIX_BITS - shift
+            high += integers >> kept
+            integers &= (1 << kept) - 1
+            integers <<= shift
+            low += integers
+        high += low >> _RADIX_BITS
+        low &= (1 << _RADIX_BITS) - 1
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FastSums:
+    """Sums of several columns: doubles in parts, all others as they are; `parts` is None for those."""
+
+    values: Sequence[ValueColumn]
+    parts: Sequence[DoubleParts | None]
+
+    def select(self, rows: str, keys: Sequence[str]) -> str:
+        """Return SQL of the keys and the parts of every value, from rows that have `keys` and the columns of `numbers`.
+
+        A record is usable if `MARK` is not null. All parts of others are null, but they keep their user in the table.
+        The query fails for a number beyond its magnitude. DuckDB leaves out a comparison that is always true by the
+        statistics of a file, also of a column to which a constant was added. So what is added is a CASE expression, of
+        which it knows nothing.
+        """
+        doubles = [(number, part) for number, part in enumerate(self.parts) if part is not None]
+        others = [f"value_{number}" for number, part in enumerate(self.parts) if part is None]
+        whole = [f"{name} IS NOT NULL" for name in others]
+        fits, finite, beyond = list(whole), list(whole), []
+        for n, part in doubles:
+            middle, reach = _rounder(part.units[0]), 2.0**part.magnitude
+            fits.append(f"moved_{n} BETWEEN {middle - reach!r} AND {middle + reach!r}")
+            finite.append(f"isfinite(moved_{n})")
+            beyond.append(f"abs(rest_{n}) * {2.0 ** (64 - part.magnitude)!r}")
+        units = sorted({part.units[0] for _, part in doubles})
+        opaque = f"CASE WHEN rest_{doubles[0][0]} IS NOT NULL THEN"
+        shifts = [f"{opaque} {_rounder(unit)!r}::DOUBLE END AS {_shift(unit)}" for unit in units]
+        rows = f"SELECT {', '.join(['*', *shifts])} FROM ({rows})"
+        moved = [f"rest_{n} + {_shift(part.units[0])} AS moved_{n}" for n, part in doubles]
+        rows = f"SELECT {', '.join(['*', *moved])} FROM ({rows})"
+        # For one of several numbers to be beyond its magnitude, one must be 2^64 or more here, where the cast fails.
+        rows = (
+            f"SELECT *, CASE WHEN {' AND '.join(fits)} THEN 0.0::DOUBLE WHEN {' AND '.join(finite)} "
+            f"THEN CAST(CAST(greatest({', '.join(beyond)}) AS BIGINT) AS DOUBLE) END AS {MARK} FROM ({rows})"
+        )
+        cleared = [f"CASE WHEN {MARK} IS NOT NULL THEN {name} END AS {name}" for name in others]
+        back = [f"{MARK} + {_shift(unit)} AS {_shift(unit)}" for unit in units]
+        carried = [f"{name}_{n}" for n, _ in doubles for name in ("rest", "moved")]
+        rows = f"SELECT {', '.join([*keys, MARK, *cleared, *carried, *back])} FROM ({rows})"
+        done, rests = [*keys, MARK, *others], [f"rest_{n}" for n, _ in doubles]
+        for place in range(max(len(part.units) for _, part in doubles)):
+            active = [(n, part) for n, part in doubles if place < len(part.units)]
+            made = [
+                f"{_rounded(n, part.units[place]) if place else f'moved_{n} - {_shift(part.units[0])}'} "
+                f"AS value_{n}_{place}"
+                for n, part in active
+            ]
+            rows = f"SELECT {', '.join([*done, *rests, *made])} FROM ({rows})"
+            done += [f"value_{n}_{place}" for n, _ in active]
+            longer = [n for n, part in active if place + 1 < len(part.units)]
+            rests = [f"rest_{n}" for n in longer]
+            left = [f"rest_{n} - value_{n}_{place} AS rest_{n}" for n in longer]
+            rows = f"SELECT {', '.join([*done, *left])} FROM ({rows})"
+        return rows
+
+    def numbers(self) -> list[str]:
+        """Return SQL of what `select` takes of each record."""
+        return [
+            f"{value.parts[0].expression} AS value_{number}"
+            if part is None
+            else f"{value.number} AS rest_{number}"
+            for number, (value, part) in enumerate(zip(self.values, self.parts, strict=True))
+        ]
+
+    def aggregates(self) -> list[str]:
+        """Return SQL of the number of usable records, and of the sum of every part."""
+        names = [name for number in range(len(self.values)) for name in self._names(number)]
+        joint = next(number for number, part in enumerate(self.parts) if part is not None)
+        names.remove(f"value_{joint}_0")
+        state = f"avg(value_{joint}_0) EXPORT_STATE AS {STATE}"
+        return [state, *(f"sum({name}) AS {name}" for name in names)]
+
+    def split_state(self, table: pa.Table) -> pa.Table:
+        """Return the table with columns `usable` and the sum that is counted with in place of their state."""
+        place = table.column_names.index(STATE)
+        counts, sums = table.column(place).flatten()
+        joint = next(number for number, part in enumerate(self.parts) if part is not None)
+        table = table.remove_column(place).append_column("usable", counts)
+        return table.append_column(f"value_{joint}_0", sums)
+
+    def _names(self, number: int) -> list[str]:
+        part = self.parts[number]
+        return (
+            [f"value_{number}"]
+            if part is None
+            else [f"value_{number}_{place}" for place in range(len(part.units))]
         )
 
-    def combine_words(self, low: IntArray, high: IntArray, remainder: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the words of 128-bit sums in units of 2^-60, from the words of coarse sums and the remainders."""
-        shift = _UNIT_BITS - self.bits
-        limit = 1 << (62 - shift)  # leaves one bit for the remainders
-        if len(high) and (int(high.max()) >= limit or int(high.min()) < -limit):
-            raise SumOverflowError
-        shifted = low.view(np.uint64) << np.uint64(shift)
-        carried = (low.view(np.uint64) >> np.uint64(64 - shift)).view(np.int64)
-        total = shifted + remainder.view(np.uint64)
-        above = (high << shift) | carried
-        above += remainder >> 63
-        above += total < shifted
-        return total.view(np.int64), above
+    def read_sums(self, table: pa.Table, number: int, counts: IntArray) -> ExactSums | None:
+        """Return the sums of a column of doubles from the result of the query; None for another column.
+
+        Raises:
+            SumOverflowError: a sum may not be exact, or does not fit.
+        """
+        part = self.parts[number]
+        if part is None:
+            return None
+        columns = [table.column(name) for name in self._names(number)]
+        return part.read_sums([_doubles(column) for column in columns], counts)
 
 
-def choose_coarse_sums(
-    connection: duckdb.DuckDBPyConnection, files: FileSet, column: str
-) -> CoarseSums | None:
-    """Return the finest coarse units that all values of a column fit, according to statistics; None without any."""
+def _rounder(unit: int) -> float:
+    """What to add and subtract again, to round to a multiple of 2^-unit."""
+    return 1.5 * 2.0 ** (52 - unit)
+
+
+def _rounded(number: int, unit: int) -> str:
+    return f"(rest_{number} + {_rounder(unit)!r}) - {_rounder(unit)!r}"
+
+
+def _shift(unit: int) -> str:
+    return f"shift_{unit}".replace("-", "m")
+
+
+def _doubles(column: pa.ChunkedArray) -> FloatArray:
+    """Return a column of doubles as an array; null, for a user without usable records, is zero."""
+    whole = (column.fill_null(0.0) if column.null_count else column).combine_chunks()
+    return np.from_dlpack(whole).astype(np.float64, copy=False)
+
+
+def supports_double_state(run: Callable[[str], duckdb.DuckDBPyRelation]) -> bool:
+    """Whether this version of DuckDB exports the state of an average of doubles as their number and their sum."""
+    import duckdb
+    import pyarrow as pa
+
+    query = f"SELECT avg(v) EXPORT_STATE AS {STATE} FROM (VALUES (2.0::DOUBLE), (-0.5), (NULL), (4.25)) t(v)"
+    try:
+        state = run(query).to_arrow_table().column(STATE)
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    expected = pa.struct({"count": pa.uint64(), "value": pa.float64()})
+    return bool(state.type == expected) and state.to_pylist() == [{"count": 3, "value": 5.75}]
+
+
+def choose_fast_sums(
+    connection: duckdb.DuckDBPyConnection, files: FileSet, values: Sequence[ValueColumn]
+) -> FastSums | None:
+    """Return parts for all columns of doubles whose magnitude statistics show; None if there is none."""
     import duckdb
 
     ends = "try_cast(stats_min_value AS DOUBLE), try_cast(stats_max_value AS DOUBLE)"
+    names = [value.name for value in values if value.floats]
     try:
-        ((known, largest),) = connection.sql(
-            f"SELECT bool_and(low IS NOT NULL AND high IS NOT NULL), max(greatest(-low, high)) FROM "
-            f"(SELECT {ends} FROM parquet_metadata({quote_texts(files.paths)}) "
-            f"WHERE path_in_schema = {quote_text(column)}) t(low, high)"
+        found = connection.sql(
+            f"SELECT name, bool_and(low IS NOT NULL AND high IS NOT NULL), max(greatest(-low, high)) FROM "
+            f"(SELECT path_in_schema, {ends} FROM parquet_metadata({quote_texts(files.paths)}) "
+            f"WHERE path_in_schema IN ({', '.join(map(quote_text, names))})) t(name, low, high) GROUP BY name"
         ).fetchall()
     except duckdb.Error:  # a damaged file, which is reported when it is read
         return None
-    if not known or not largest < _MAX_VALUE:
+    parts = {name: _parts(largest) for name, known, largest in found if known}
+    if any(parts.get(name) is None for name in names):
         return None
+    return FastSums(values=values, parts=[parts[value.name] if value.floats else None for value in values])
+
+
+def _parts(largest: float) -> DoubleParts | None:
     # Statistics are written in decimal digits and may be slightly too small.
-    bits = min(63 - math.frexp(largest * (1 + 2.0**-20))[1], _MAX_BITS)
-    return CoarseSums(bits) if bits >= _MIN_BITS else None
+    enough = largest * (1 + 2.0**-20)
+    if not enough < 2.0**_MAX_MAGNITUDE:
+        return None
+    return DoubleParts.up_to(max(math.frexp(enough)[1], _MIN_MAGNITUDE))

@@ -16,12 +16,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from hubermean.data.arrays import IntArray
 from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError
-from hubermean.ingest.duckdb.fast_sums import MIN_FILE_BYTES, CoarseSums, SumOverflowError, choose_coarse_sums
+from hubermean.ingest.duckdb.fast_sums import (
+    FastSums,
+    SumOverflowError,
+    choose_fast_sums,
+    supports_double_state,
+)
 from hubermean.ingest.duckdb.session import RecordTooLongError, fetch
-from hubermean.ingest.engine import IDENTITY_SEPARATOR, GroupEntries, GroupOptions, build_user_table
+from hubermean.ingest.engine import (
+    IDENTITY_SEPARATOR,
+    GroupEntries,
+    GroupOptions,
+    build_user_table,
+    int64_array,
+)
 from hubermean.ingest.files import COUNT_REJECTED, FileSet, quote_text
+from hubermean.ingest.groups import number_groups
+from hubermean.ingest.numbering import number_integers
 from hubermean.ingest.schema import ColumnRoles, KeyColumn, Schema, ValueColumn, alias_keys, require_keys
 
 if TYPE_CHECKING:
@@ -42,7 +56,7 @@ class DuckdbRows:
         schema: columns with the types they are stored in.
         relation: None if `connection` knows the rows by `name`.
         once: the rows can be read only once; then `renew`, if it is given, makes them anew.
-        statistics: Parquet files whose statistics allow `CoarseSums`; None where memory is limited.
+        statistics: Parquet files whose statistics allow `FastSums`, if they are large enough.
         rejects: DuckDB leaves out records that are too long, and counts them in a table.
     """
 
@@ -72,7 +86,7 @@ class DuckdbRows:
         joint = supports_joint_state(self.run)
         users = self._keys(self.roles.users)
 
-        def group(split: bool, coarse: CoarseSums | None = None) -> UserTable:
+        def group(split: bool, fast: FastSums | None = None) -> UserTable:
             query = build_user_query(
                 self.name,
                 users=users,
@@ -80,18 +94,11 @@ class DuckdbRows:
                 records=records,
                 split=split,
                 joint=joint,
-                coarse=coarse,
+                fast=fast,
             )
-            table = split_joint_state(self._fetch(query))
-            return build_user_table(
-                table, values, sums=None if coarse is None else (coarse.read_sums(table),)
-            )
+            return _build_table(self._fetch(query), values, fast)
 
-        coarse = self._coarse_sums(values) if joint else None
-        if coarse is not None:
-            with contextlib.suppress(*_overflow_errors()):
-                return group(False, coarse)
-        return self._with_room(group)
+        return self._with_fast_sums(values, group)
 
     def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> GroupEntries:
         """Return exact sums and counts per user and group; see `Source`."""
@@ -104,25 +111,72 @@ class DuckdbRows:
             max_groups=groups.max_groups,
         )
 
+        if query.max_groups is None:
+            return self._read_all_groups(query)
+
         def group(split: bool) -> pa.Table:
-            table = self._fetch(query.build(split=split, quick=self._is_repeatable))
+            table = self._fetch(query.build_limited(split=split, quick=self._is_repeatable))
             if "several" in table.column_names and not _is_unambiguous(table):
                 self._begin_again()
-                table = self._fetch(query.build(split=split, quick=False))
+                table = self._fetch(query.build_limited(split=split, quick=False))
             return table
 
-        return _split_user_count(self._with_room(group))
+        table = self._with_room(group)
+        n_owners = table.column("n_owners")[0].as_py()
+        table = table.filter(table.column("owner").is_valid())
+        members = build_user_table(table, values)
+        names: Sequence[tuple[str | None, ...]]
+        if groups.public is not None:
+            found, names = int64_array(table.column("code")), groups.public.texts
+        else:
+            found, names = number_groups(_group_columns(table, query))
+        owners = int64_array(table.column("owner"))
+        return GroupEntries(entries=members, owners=owners, n_owners=n_owners, groups=found, names=names)
+
+    def _read_all_groups(self, query: GroupQuery) -> GroupEntries:
+        joint = supports_joint_state(self.run)
+
+        def group(split: bool, fast: FastSums | None = None) -> GroupEntries:
+            table = self._fetch(query.build(split=split, joint=joint, fast=fast))
+            members = _build_table(table, query.values, fast)
+            if "owner" in table.column_names:
+                owners = int64_array(table.column("owner"))
+                n_owners = int(owners.max(initial=-1)) + 1
+            else:
+                owners, distinct = number_integers(table.column("user_0"))
+                n_owners = len(distinct)
+            found, names = number_groups(_group_columns(table, query), name_integers)
+            return GroupEntries(entries=members, owners=owners, n_owners=n_owners, groups=found, names=names)
+
+        def name_integers(place: int, integers: IntArray) -> list[str]:
+            return self._name_integers(query.groups[place], integers)
+
+        return self._with_fast_sums(query.values, group)
+
+    def _name_integers(self, column: KeyColumn, integers: IntArray) -> list[str]:
+        """Return the texts that identify integers of a group column."""
+        # One long text, which DuckDB parses much faster than one literal per integer.
+        listed = quote_text(" ".join(map(str, integers.tolist())))
+        cells = f"SELECT CAST(unnest(string_split({listed}, ' ')) AS BIGINT) AS cell"
+        if not len(integers):
+            return []
+        names = dict(self.run(f"SELECT cell, {column.identity('cell')} FROM ({cells})").fetchall())
+        return [names[integer] for integer in integers.tolist()]
 
     def _keys(self, names: Sequence[str]) -> list[KeyColumn]:
         return [self.schema.key_column(name) for name in names]
 
-    def _coarse_sums(self, values: Sequence[ValueColumn]) -> CoarseSums | None:
-        """For one column only: with several, remainders would cost more than narrower sums save."""
-        if self.statistics is None or self.connection is None or len(values) != 1 or not values[0].floats:
-            return None
-        if self.statistics.total_bytes < MIN_FILE_BYTES:
-            return None
-        return choose_coarse_sums(self.connection, self.statistics, values[0].name)
+    def _with_fast_sums(
+        self, values: Sequence[ValueColumn], group: Callable[[bool, FastSums | None], T]
+    ) -> T:
+        """Group with fast sums where statistics allow them, else in one of the other ways, to the same integers."""
+        fast = None
+        if self.statistics is not None and self.connection is not None and any(one.floats for one in values):
+            fast = choose_fast_sums(self.connection, self.statistics, values)
+        if fast is not None and supports_double_state(self.run):
+            with contextlib.suppress(*_overflow_errors()):
+                return group(False, fast)
+        return self._with_room(lambda split: group(split, None))
 
     def _fetch(self, query: str) -> pa.Table:
         found = fetch(self.run(query), self.connection, progress=self.progress)
@@ -154,7 +208,7 @@ class DuckdbRows:
 
 
 def _overflow_errors() -> tuple[type[Exception], ...]:
-    """Errors of `CoarseSums` for a value that its statistics leave out, or a very large sum."""
+    """Errors of `FastSums` for a value that its statistics leave out, or a very large sum."""
     import duckdb
 
     return (duckdb.ConversionException, duckdb.OutOfRangeException, SumOverflowError)
@@ -171,7 +225,7 @@ def build_user_query(
     records: bool,
     split: bool = False,
     joint: bool = False,
-    coarse: CoarseSums | None = None,
+    fast: FastSums | None = None,
 ) -> str:
     """Return SQL for the sums and counts per user of `source`.
 
@@ -185,22 +239,42 @@ def build_user_query(
         split: add two smaller parts of each value instead of one 128-bit integer. The engine fails if a 128-bit sum
             overflows, which takes millions of huge records of one user; two parts are slower and have no such limit.
         joint: compute the first sum and the number of usable records as one aggregate.
-        coarse: the coarse units in which to add the only column, of doubles.
+        fast: how to add doubles in parts.
     """
     selected, keys = alias_keys(users, "user")
-    if coarse is not None:
-        (value,) = values
-        selected += coarse.select_parts(value.number)
-        wanted = [_joint_aggregate("value_0", ""), coarse.sum_remainders()]
-    else:
-        selected += _select_values(values, split=split)
-        wanted = _aggregates(values, split=split, joint=joint)
+    rows, wanted = _select_rows(source, users, selected, keys, values, split=split, joint=joint, fast=fast)
     if records:
         wanted.append("count(*) AS records")
-    return (
-        f"SELECT {', '.join(wanted)} FROM "
-        f"(SELECT {', '.join(selected)} FROM {source} WHERE {require_keys(users)}) "
-        f"GROUP BY {', '.join(keys)}"
+    return f"SELECT {', '.join(wanted)} FROM ({rows}) GROUP BY {', '.join(keys)}"
+
+
+def _select_rows(
+    source: str,
+    users: Sequence[KeyColumn],
+    selected: Sequence[str],
+    keys: Sequence[str],
+    values: Sequence[ValueColumn],
+    *,
+    split: bool,
+    joint: bool,
+    fast: FastSums | None,
+) -> tuple[str, list[str]]:
+    """Return SQL of the rows to group, with `keys` and what is added, and the aggregates of them."""
+    numbers = _select_values(values, split=split) if fast is None else fast.numbers()
+    rows = f"SELECT {', '.join([*selected, *numbers])} FROM {source} WHERE {require_keys(users)}"
+    if fast is None:
+        return rows, _aggregates(values, split=split, joint=joint)
+    return fast.select(rows, keys), fast.aggregates()
+
+
+def _build_table(table: pa.Table, values: Sequence[ValueColumn], fast: FastSums | None) -> UserTable:
+    """Return the sums and counts in the result of a query."""
+    if fast is None:
+        return build_user_table(split_joint_state(table), values)
+    table = fast.split_state(table)
+    counts = int64_array(table.column("usable"))
+    return build_user_table(
+        table, values, sums=[fast.read_sums(table, n, counts) for n in range(len(values))]
     )
 
 
@@ -302,8 +376,34 @@ class GroupQuery:
     public: str | None
     max_groups: int | None
 
-    def build(self, *, split: bool, quick: bool) -> str:
-        """Return the SQL. `split`: see `build_user_query`. `quick`: faster if users count in one of several groups.
+    def build(self, *, split: bool, joint: bool, fast: FastSums | None) -> str:
+        """Return SQL for all groups of all users; the arguments are those of `build_user_query`.
+
+        The result has one row per user and group, with nulls for a group that is none. It has the number of the user
+        (`owner`), or the only integer that identifies it (`user_0`), which can be numbered at less cost than a join.
+        """
+        _, users = alias_keys(self.users, "user")
+        _, groups = alias_keys(self.groups, "group")
+        pairs = list(zip(self.groups, groups, strict=True))
+        present = " AND ".join(column.present(name) for column, name in pairs)
+        cells = [
+            f"CASE WHEN {present} THEN {name if column.whole else column.identity(name)} END AS {name}"
+            for column, name in pairs
+        ]
+        names = [*cells, *_aggregate_names(self.values, split, joint, fast)]
+        if len(users) == 1 and self.users[0].whole:
+            entries = self._entries(split, joint, fast)
+            return f"SELECT {', '.join([*users, *names])} FROM ({entries})"
+        entries = self._entries(split, joint, fast)
+        return (
+            f"WITH entries AS MATERIALIZED ({entries}), {self._owners(users)} "
+            f"SELECT {', '.join(['owner', *names])} FROM entries JOIN owners USING ({', '.join(users)})"
+        )
+
+    def build_limited(self, *, split: bool, quick: bool) -> str:
+        """Return SQL for the groups that users count in. `split`: see `build_user_query`.
+
+        `quick`: faster if users count in one of several groups.
 
         The result has one row per user and group, with the number of the user (`owner`), and the number of all users
         (`n_owners`); if no user is in a group, it has one row that is null except for that number.
@@ -313,13 +413,10 @@ class GroupQuery:
         """
         _, users = alias_keys(self.users, "user")
         _, groups = alias_keys(self.groups, "group")
-        own = ", ".join(users)
         known = f"public_groups AS MATERIALIZED ({self.public}), " if self.public is not None else ""
         joined = f" JOIN public_groups USING ({', '.join(groups)})" if self.public is not None else ""
         return (
-            f"WITH {known}entries AS MATERIALIZED ({self._entries(split)}), "
-            f"owners AS MATERIALIZED (SELECT {own}, row_number() OVER () - 1 AS owner "
-            f"FROM (SELECT DISTINCT {own} FROM entries)), "
+            f"WITH {known}entries AS MATERIALIZED ({self._entries(split)}), {self._owners(users)}, "
             f"named AS (SELECT * FROM ({self._named_entries(split)}){joined}) "
             f"SELECT * FROM (SELECT count(*) AS n_owners FROM owners) "
             f"LEFT JOIN ({self._select_groups(users, groups, split, quick)}) ON true"
@@ -328,8 +425,6 @@ class GroupQuery:
     def _select_groups(self, users: Sequence[str], groups: Sequence[str], split: bool, quick: bool) -> str:
         """Entries of the groups that each user counts in."""
         columns = ", ".join(self._columns(groups, split))
-        if self.max_groups is None:
-            return f"SELECT {columns} FROM named"
         identities = [column.identity(name) for column, name in zip(self.users, users, strict=True)]
         number = f"md5(concat_ws(chr({IDENTITY_SEPARATOR}), {', '.join([*identities, *groups])}))"
         too_many = f"SELECT owner FROM kept GROUP BY owner HAVING count(*) > {self.max_groups}"
@@ -352,17 +447,31 @@ class GroupQuery:
             f"(SELECT *, {order} AS place FROM kept SEMI JOIN many USING (owner)) WHERE place <= {self.max_groups}"
         )
 
-    def _entries(self, split: bool) -> str:
+    @staticmethod
+    def _owners(users: Sequence[str]) -> str:
+        """All users, and their numbers."""
+        own = ", ".join(users)
+        return (
+            f"owners AS MATERIALIZED (SELECT {own}, row_number() OVER () - 1 AS owner "
+            f"FROM (SELECT DISTINCT {own} FROM entries))"
+        )
+
+    def _entries(self, split: bool, joint: bool = False, fast: FastSums | None = None) -> str:
         """Sums per user and group."""
         selected, users = alias_keys(self.users, "user")
         more, groups = alias_keys(self.groups, "group")
-        selected += more
-        selected += _select_values(self.values, split=split)
-        keys = ", ".join([*users, *groups])
-        return (
-            f"SELECT {keys}, {', '.join(_aggregates(self.values, split=split))} FROM "
-            f"(SELECT {', '.join(selected)} FROM {self.source} WHERE {require_keys(self.users)}) GROUP BY {keys}"
+        keys = [*users, *groups]
+        rows, wanted = _select_rows(
+            self.source,
+            self.users,
+            [*selected, *more],
+            keys,
+            self.values,
+            split=split,
+            joint=joint,
+            fast=fast,
         )
+        return f"SELECT {', '.join([*keys, *wanted])} FROM ({rows}) GROUP BY {', '.join(keys)}"
 
     def _named_entries(self, split: bool) -> str:
         """Entries that have a group, with the text that identifies it in place of the column they were grouped by.
@@ -388,14 +497,15 @@ class GroupQuery:
         ]
 
 
-def _aggregate_names(values: Sequence[ValueColumn], split: bool) -> list[str]:
-    return [one.rsplit(" AS ", 1)[1] for one in _aggregates(values, split=split)]
+def _aggregate_names(
+    values: Sequence[ValueColumn], split: bool, joint: bool = False, fast: FastSums | None = None
+) -> list[str]:
+    wanted = _aggregates(values, split=split, joint=joint) if fast is None else fast.aggregates()
+    return [one.rsplit(" AS ", 1)[1] for one in wanted]
 
 
-def _split_user_count(table: pa.Table) -> GroupEntries:
-    """Return the entries, and the number of all users beside them."""
-    n_owners = table.column("n_owners")[0].as_py()
-    return GroupEntries(table=table.filter(table.column("owner").is_valid()), n_owners=n_owners)
+def _group_columns(table: pa.Table, query: GroupQuery) -> list[pa.ChunkedArray]:
+    return [table.column(f"group_{number}") for number in range(len(query.groups))]
 
 
 def _is_unambiguous(table: pa.Table) -> bool:

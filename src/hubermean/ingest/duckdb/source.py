@@ -22,6 +22,7 @@ from hubermean.ingest.arrow_files import (
     stream_parquet,
 )
 from hubermean.ingest.duckdb.dialect import DuckdbSql
+from hubermean.ingest.duckdb.fast_sums import MIN_FILE_BYTES
 from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.session import RecordTooLongError, open_session
 from hubermean.ingest.duckdb.text_files import make_readable
@@ -211,8 +212,7 @@ def _open_parquet(
             return
         index_ids = None
         if not roles.groups and len(roles.users) == 1:
-            # `CoarseSums`, for which there must be no memory limit, has one more sum: that of remainders.
-            index_ids = (files, len(roles.values) + (attempt.options.memory_limit is None))
+            index_ids = (files, len(roles.values))
         with open_session(files.paths, attempt.options, index_ids=index_ids) as connection:
             scan = files.scan()
             relation = mask_engine_errors(lambda: connection.sql(f"SELECT * FROM {scan}"), broken)
@@ -222,7 +222,7 @@ def _open_parquet(
                 schema=_schema(relation, names_declared=True, null=text.null),
                 connection=connection,
                 progress=attempt.options.progress,
-                statistics=files if attempt.options.memory_limit is None else None,
+                statistics=files if files.total_bytes >= MIN_FILE_BYTES else None,
             )
 
     first = Attempt(options=options)

@@ -22,9 +22,12 @@ from hubermean.ingest.engine import (
     GroupEntries,
     GroupOptions,
     PublicGroups,
+    build_user_table,
     int64_array,
     mask_engine_errors,
 )
+from hubermean.ingest.groups import number_groups
+from hubermean.ingest.numbering import number_integers
 from hubermean.ingest.schema import ColumnRoles, ColumnType, Schema, ValueColumn, alias_keys, require_keys
 from hubermean.ingest.spark.column_types import convert_type, find_unsigned_columns
 from hubermean.ingest.spark.dialect import SparkSql
@@ -88,7 +91,8 @@ class SparkSource:
         keys = [*self._user_keys[1], *self._group_keys[1]]
         entries, _ = self._persist_sums(keys, values, records=False, keep_keys=True)
         try:
-            return _number_owners(self._select_groups(entries, values, groups).toArrow())
+            table = self._select_groups(entries, values, groups).toArrow()
+            return _number_entries(table, values, len(self._roles.groups), groups.public)
         finally:
             entries.unpersist()
 
@@ -217,14 +221,25 @@ def _sum_names(values: Sequence[ValueColumn]) -> list[str]:
     ]
 
 
-def _number_owners(table: pa.Table) -> GroupEntries:
-    """Number users from 0, and leave out the entries of those in no group."""
-    import pyarrow as pa
-
-    distinct, owners = np.unique(int64_array(table.column("owner")), return_inverse=True)
-    place = table.column_names.index("owner")
-    table = table.set_column(place, "owner", pa.array(owners.astype(np.int64)))
-    return GroupEntries(table=table.filter(table.column("present")), n_owners=len(distinct))
+def _number_entries(
+    table: pa.Table, values: Sequence[ValueColumn], n_columns: int, public: PublicGroups | None
+) -> GroupEntries:
+    """Number the users of entries from 0, and their groups."""
+    owners, distinct = number_integers(table.column("owner"))
+    within = table.column("present")
+    owners, table = owners[np.asarray(within)], table.filter(within)
+    names: Sequence[tuple[str | None, ...]]
+    if public is not None:
+        groups, names = int64_array(table.column("code")), public.texts
+    else:
+        groups, names = number_groups([table.column(f"group_{place}") for place in range(n_columns)])
+    return GroupEntries(
+        entries=build_user_table(table, values),
+        owners=owners,
+        n_owners=len(distinct),
+        groups=groups,
+        names=names,
+    )
 
 
 def _max_driver_users(session: SparkSession, values: Sequence[ValueColumn]) -> int:
