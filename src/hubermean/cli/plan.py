@@ -36,6 +36,7 @@ from hubermean.planning.words import (
     list_rows,
 )
 from hubermean.types.request import DEFAULT_NEIGHBORS
+from hubermean.types.text_chart import UNICODE, Marks, marks_for
 
 _BAR = 6
 # A full bar stands for the largest error, in times the non-private one, but within these.
@@ -140,11 +141,13 @@ def _print(comparison: planning.Plan, *, verbose: bool) -> None:
         shown.add_column(Text(heading), justify="left" if words else "right", no_wrap=True)
     errors = [row.over_non_private for row in comparison.rows if row.reason is None]
     longest = min(max([*errors, _SHORTEST_SCALE]), _LONGEST_SCALE)
+    out = console()
+    marks = marks_for(out.encoding)
     for row, cells in zip(comparison.rows, list_rows(comparison), strict=True):
         style = "bold green" if row is comparison.best else "dim" if row.reason is not None else ""
-        cells[-1] = f"{cells[-1]:<7} {_bar(row.over_non_private, longest)}".rstrip()
+        cells[0] = cells[0].replace(UNICODE.arrow, marks.arrow)
+        cells[-1] = f"{cells[-1]:<7} {_bar(row.over_non_private, longest, marks)}".rstrip()
         shown.add_row(*(Text(cell, style=style) for cell in cells))
-    out = console()
     out.print(shown)
     reasons = list_reasons(comparison)
     for note in [*list_notes(comparison), *(reasons if verbose or comparison.best is None else [])]:
@@ -156,12 +159,14 @@ def _print(comparison: planning.Plan, *, verbose: bool) -> None:
         out.print(Text(f"\n{code}", style="bold"), soft_wrap=True)
 
 
-def _bar(times: float, longest: float) -> str:
+def _bar(times: float, longest: float, marks: Marks) -> str:
     """A bar for how many times the non-private error, on a logarithmic scale, in eighths of a cell."""
     if math.isinf(times):
         return ""
     if times > longest:
-        return "█" * (_BAR - 1) + "▶"
+        return marks.bar * (_BAR - 1) + marks.beyond_right
     eighths = max(round(math.log(times) / math.log(longest) * _BAR * 8), 1)
     whole, rest = divmod(eighths, 8)
-    return "█" * whole + " ▏▎▍▌▋▊▉"[rest].strip()
+    if marks is not UNICODE:
+        return marks.bar * max(whole, 1)
+    return marks.bar * whole + " ▏▎▍▌▋▊▉"[rest].strip()

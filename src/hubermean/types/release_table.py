@@ -8,21 +8,32 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubermean.accounting.arguments import is_real
 from hubermean.data.arrays import FloatArray
 from hubermean.errors import InputError
 from hubermean.types.formatting import about
 from hubermean.types.frames import make_table
+from hubermean.types.group_order import (
+    FEWEST_IN_A_LINE,
+    GroupOrder,
+    axis_ends,
+    group_times,
+    is_noise,
+    order_groups,
+)
 from hubermean.types.release import Denominator, Interval, Release, group_fields
 from hubermean.types.release_info import DEFAULT_LEVEL, ReleaseInfo, format_values, state_guarantee
 from hubermean.types.screen import Grid, Lines, Screen
+from hubermean.types.text_chart import Span, TimeChart, TimePoint
 
 if TYPE_CHECKING:
     import pyarrow
 
 ALL_SHOWN, ROWS_SHOWN = 12, 8
 """Rows of a table that are all shown, and how many of a longer one; `to_dict` and the data frames have all."""
+_CHARTS = 2  # columns that are drawn over time on a terminal
 _NAMED = 3  # columns that a title names
 
 
@@ -68,7 +79,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         by: names of the group columns.
         keys: the groups, each a tuple with one entry per group column.
         values: shape (groups, columns); NaN for a group that was refused.
-        max_groups: the most groups that a user counts in.
+        max_groups: the most groups that a user counts in; None if a user counts in all of its groups.
         public_keys: whether the caller gave the groups; otherwise they were selected privately.
         intervals: computes `interval_at`; None if the mechanism offers no interval.
         measured: computes `denominators`; None if they were not measured.
@@ -81,7 +92,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     by: tuple[str, ...]
     keys: tuple[tuple[Any, ...], ...]
     values: FloatArray
-    max_groups: int
+    max_groups: int | None
     public_keys: bool
     intervals: TableIntervals | None = None
     measured: Denominators | None = None
@@ -140,6 +151,8 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     def covers(self) -> str:
         """What the intervals cover and what they do not; each interval is for one group alone."""
         covered = "" if self.intervals is None else self.intervals.covers
+        if self.max_groups is None:
+            return f"{covered}; for each group separately"
         groups = "1 group" if self.max_groups == 1 else f"{self.max_groups:,} groups"
         left_out = f"records left out because their user is in more than {groups} are not covered"
         return f"{covered}; for each group separately; {left_out}"
@@ -199,17 +212,21 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         }
 
     def to_arrow(self, level: float = DEFAULT_LEVEL) -> pyarrow.Table:
-        """Return a PyArrow table: group columns, then value, low and high per column, and the denominator."""
+        """Return a PyArrow table: the group columns, then per value column its value and the ends of its interval.
+
+        For a column `fare` they are named `fare`, `fare_interval_low` and `fare_interval_high`. The last column,
+        `users` or `records`, is the measured number behind each value, where there is one.
+        """
         names = {name: [key[position] for key in self.keys] for position, name in enumerate(self.by)}
         ends = self.interval_at(level)
         numbers: list[tuple[str, Any]] = []
         for position, column in enumerate(self.columns):
             numbers.append((column, self.values[:, position]))
             if ends is not None:
-                numbers.append((f"{column}_low", ends[0][:, position]))
-                numbers.append((f"{column}_high", ends[1][:, position]))
+                numbers.append((f"{column}_interval_low", ends[0][:, position]))
+                numbers.append((f"{column}_interval_high", ends[1][:, position]))
         if self.denominators:
-            numbers.append(("denominator", [one.value for one in self.denominators]))
+            numbers.append((f"{self.per}s", [one.value for one in self.denominators]))
         return make_table(names, numbers)
 
     @property
@@ -227,7 +244,12 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             needed = self.parameters.get("users_for_a_group", 0)
             lines.append(("Groups", f"none has enough users to appear (about {needed:,}); try larger groups"))
         lines += self.privacy_lines()
-        return Screen(title=self._title, grid=self._grid() if len(self) else None, lines=Lines(tuple(lines)))
+        return Screen(
+            title=self._title,
+            grid=self._grid() if len(self) else None,
+            lines=Lines(tuple(lines)),
+            charts=self._time_charts(),
+        )
 
     @property
     def _title(self) -> str:
@@ -239,52 +261,130 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         what = "Number of" if self.statistic == "count" else "Mean"
         return f"{what} {columns} by {', '.join(self.by)}   ({'; '.join(notes)})"
 
+    @cached_property
+    def times(self) -> tuple[float, ...] | None:
+        """Where each group lies in time; None unless the groups are dates, periods or years."""
+        return group_times(self.keys)
+
+    def order(self, column: int = 0) -> GroupOrder:
+        """Return the order in which groups are shown: time order, or sorted by the values of a column."""
+        noise = self.is_uninformative(column).tolist()
+        return order_groups(self.values[:, column].tolist(), uninformative=noise, times=self.times)
+
+    def axis_ends(self, column: int = 0, level: float = DEFAULT_LEVEL) -> tuple[float, float] | None:
+        """Return the range that a chart of a column shows; see `hubermean.types.group_order`."""
+        ends = self.interval_at(level)
+        return axis_ends(
+            self.values[:, column].tolist(),
+            []
+            if ends is None
+            else list(zip(ends[0][:, column].tolist(), ends[1][:, column].tolist(), strict=True)),
+            uninformative=self.is_uninformative(column).tolist(),
+        )
+
+    def _ends_of(self, row: int, column: int) -> tuple[float, float] | None:
+        """Return the ends of a group's interval; None if it has none."""
+        ends = self.interval_at()
+        if ends is None or row in self.refusals or np.isnan(ends[0][row]).any():
+            return None
+        return float(ends[0][row, column]), float(ends[1][row, column])
+
+    def is_uninformative(self, column: int) -> NDArray[np.bool_]:
+        """Return which intervals reach from bound to bound, so that the value is noise alone."""
+        bounds, ends = self.parameters.get("bounds"), self.interval_at()
+        if not bounds or ends is None:
+            return np.zeros(len(self), dtype=np.bool_)
+        low, high = ends[0][:, column], ends[1][:, column]
+        noise: NDArray[np.bool_] = is_noise(bounds, len(self.columns), column, low, high)
+        return noise
+
     def _grid(self) -> Grid:
-        """Return one row per group; of several columns, one row per group and column."""
-        several, behind = len(self.columns) > 1, bool(self.denominators) and not self.denominators[0].exact
-        headings = [*self.by, *(["column", self.statistic] if several else self.columns)]
+        """Return one row per group, in order; of several columns, the rows of one column after those of another."""
+        several = len(self.columns) > 1
+        headings = [
+            *(["column"] if several else []),
+            *self.by,
+            *([self.statistic] if several else self.columns),
+        ]
         if self.intervals is not None:
             headings.append(f"{DEFAULT_LEVEL:.0%} interval")
-        if behind:
+        if self._shows_numbers_behind:
             headings.append(f"{self.per}s")
-        all_fit = len(self) * len(self.columns) <= ALL_SHOWN
-        groups = len(self) if all_fit else max(ROWS_SHOWN // len(self.columns), 1)
-        rows = []
-        for row in self[:groups]:
-            keys = [str(key) for key in (row.group or {}).values()]
-            if isinstance(row, Refusal):
-                cells = [*keys, *([""] if several else []), "not released"]
-                rows.append((*cells, *[""] * (len(headings) - len(cells))))
-                continue
-            details = row.interval_details()
-            for position, (column, value) in enumerate(zip(self.columns, row.values, strict=True)):
-                ends = () if details is None else (details.low[position], details.high[position])
-                text, *shown = format_values(self.statistic, value, *ends)
-                cells = [*keys, *([column] if several else [])]
-                cells.append(f"{text} (noise)" if self._is_uninformative(position, ends) else text)
-                if self.intervals is not None:
-                    cells.append(" to ".join(shown))
-                if behind and row.denominator is not None:
-                    cells.append(about(row.denominator.value, row.denominator.high - row.denominator.low))
-                rows.append((*cells, *[""] * (len(headings) - len(cells))))
-        hidden = len(self) - groups
+        most = max(ROWS_SHOWN // len(self.columns), 2)
+        all_up_to = ALL_SHOWN // len(self.columns)
+        rows: list[tuple[str, ...]] = []
+        spans: list[Span | None] = []
+        notes = []
+        for position, column in enumerate(self.columns):
+            shown = self.order(position).cut(most, all_up_to=all_up_to)
+            axis = self.axis_ends(position)
+            if shown.left_out:
+                more = f"… and {shown.left_out:,} more groups, in to_pandas(), to_dict() and --json"
+                notes.append((len(rows) + len(shown.first), more))
+            noise = self.is_uninformative(position)
+            for row in shown.rows:
+                cells = self._cells(row, position, noise=bool(noise[row]))
+                rows.append((*([column] if several else []), *cells))
+                value, ends = float(self.values[row, position]), self._ends_of(row, position)
+                drawn = axis is not None and row not in self.refusals
+                spans.append(Span.on(axis, value, ends or ()) if axis is not None and drawn else None)
         return Grid(
             headings=tuple(headings),
             rows=tuple(rows),
             names=len(self.by) + several,
-            more=f"... and {hidden:,} more groups, in to_pandas(), to_dict() and --json"
-            if hidden > 0
-            else "",
+            notes=tuple(notes),
+            spans=() if self.is_line else tuple(spans),
         )
 
-    def _is_uninformative(self, column: int, ends: Sequence[float]) -> bool:
-        """Whether an interval reaches from bound to bound, so that the value carries no information."""
-        bounds = self.parameters.get("bounds")
-        if not bounds or not ends:
-            return False
-        low, high = bounds if len(self.columns) == 1 else bounds[column]
-        room = 1e-9 * (high - low)
-        return bool(ends[0] <= low + room and ends[1] >= high - room)
+    def _cells(self, row: int, column: int, *, noise: bool) -> list[str]:
+        """Return the cells of a group: its keys, the value, the interval and the number behind it."""
+        cells = [str(key) for key in self.keys[row]]
+        width = len(cells) + 1 + (self.intervals is not None) + self._shows_numbers_behind
+        if row in self.refusals:
+            cells.append("not released")
+        else:
+            ends = self._ends_of(row, column) or ()
+            text, *shown = format_values(self.statistic, float(self.values[row, column]), *ends)
+            cells.append(f"{text} (noise)" if noise else text)
+            if self.intervals is not None:
+                cells.append(" to ".join(shown))
+            if self._shows_numbers_behind:
+                behind = self.denominators[row]
+                cells.append(about(behind.value, behind.high - behind.low))
+        return [*cells, *[""] * (width - len(cells))]
+
+    @property
+    def _shows_numbers_behind(self) -> bool:
+        return bool(self.denominators) and not self.denominators[0].exact
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the groups are drawn as a line over time."""
+        return self.times is not None and len(self) - len(self.refusals) >= FEWEST_IN_A_LINE
+
+    def _time_charts(self) -> tuple[tuple[str, TimeChart], ...]:
+        """Return a chart per column, of the first columns; none unless groups are in time."""
+        charts = []
+        for position, column in enumerate(self.columns[:_CHARTS] if self.is_line else ()):
+            axis = self.axis_ends(position)
+            if axis is None or self.times is None:
+                continue
+            points = tuple(
+                TimePoint(
+                    name=str(self.keys[row][0]),
+                    time=self.times[row],
+                    value=None if row in self.refusals else float(self.values[row, position]),
+                    ends=self._ends_of(row, position),
+                )
+                for row in self.order(position).rows
+            )
+            charts.append((column, TimeChart(points=points, axis=axis)))
+        return tuple(charts)
+
+    def _chart(self) -> str:
+        from hubermean.report.page import chart_of_groups
+
+        return chart_of_groups(self)
 
     @property
     def details(self) -> Lines:
