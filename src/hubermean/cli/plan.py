@@ -78,6 +78,26 @@ def plan(
     ] = None,
     per: Per = "user",
     neighbors: Neighbors = DEFAULT_NEIGHBORS,
+    groups: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Predict the error of each group of a release by this many groups.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    groups_per_user: Annotated[
+        int,
+        typer.Option(metavar="NUMBER", help="How many groups a user is in.", rich_help_panel=DATA),
+    ] = 1,
+    private_keys: Annotated[
+        bool,
+        typer.Option(
+            "--private-keys",
+            help="You will not list the groups, so that they are selected privately; needs --delta.",
+            rich_help_panel=PARAMETERS,
+        ),
+    ] = False,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -94,16 +114,18 @@ def plan(
     ] = False,
     **options: Any,
 ) -> None:
-    """Compare the predicted errors of all mechanisms, without data.
+    """Compare the predicted errors of all mechanisms, or of groups by their size, without data.
 
     [bold]Examples[/bold]
 
       hubermean plan --n-users 10000 --epsilon 1 --delta 1e-6 --columns 3
 
       hubermean plan --n-users 500 --epsilon 0.5 --bounds 0 200 --plot plan.svg
+
+      hubermean plan --n-users 10000 --epsilon 1 --delta 1e-6 --groups 12 --groups-per-user 3
     """
     check_output(as_json=as_json, quiet=quiet, verbose=verbose)
-    comparison = planning.plan(
+    comparison: planning.Plan | planning.GroupPlan = planning.plan(  # type: ignore[call-overload]
         n_users=n_users,
         epsilon=epsilon,
         delta=delta,
@@ -113,6 +135,9 @@ def plan(
         radius=radius,
         per=per,
         neighbors=neighbors,
+        groups=groups,
+        groups_per_user=groups_per_user,
+        public_keys=not private_keys,
         **to_keywords(options),
     )
     if plot is not None:
@@ -121,11 +146,41 @@ def plan(
         typer.echo(comparison.to_json(indent=2))
         return
     if quiet:
-        typer.echo("none" if comparison.best is None else comparison.best.mechanism)
+        typer.echo(_shortest(comparison))
         return
-    _print(comparison, verbose=verbose)
+    if isinstance(comparison, planning.GroupPlan):
+        _print_groups(comparison)
+    else:
+        _print(comparison, verbose=verbose)
     if plot is not None:
         console().print(Text(f"The figure is in {printable(plot)}."))
+
+
+def _shortest(comparison: planning.Plan | planning.GroupPlan) -> str:
+    """Return the mechanism that would be chosen; for groups, the predicted error of one of average size."""
+    if isinstance(comparison, planning.GroupPlan):
+        return f"{comparison.average.error:.6g}"
+    return "none" if comparison.best is None else comparison.best.mechanism
+
+
+def _print_groups(prediction: planning.GroupPlan) -> None:
+    out = console()
+    marks = marks_for(out.encoding)
+    shown = Table(box=box.ROUNDED, title=Text(prediction.title), title_justify="left", title_style="bold")
+    for position, heading in enumerate(prediction.headings):
+        shown.add_column(Text(heading), justify="right" if position else "left", no_wrap=True)
+    errors = [row.over_non_private for row in prediction.rows]
+    longest = min(max([*errors, _SHORTEST_SCALE]), _LONGEST_SCALE)
+    shown.add_column(Text(""), no_wrap=True)
+    for row, cells in zip(prediction.rows, prediction.cells(), strict=True):
+        cells[0] = cells[0].replace(UNICODE.arrow, marks.arrow)
+        style = "bold green" if row is prediction.average else ""
+        shown.add_row(
+            *(Text(cell, style=style) for cell in [*cells, _bar(row.over_non_private, longest, marks)])
+        )
+    out.print(shown)
+    for note in prediction.notes():
+        out.print(Text(note))
 
 
 def _print(comparison: planning.Plan, *, verbose: bool) -> None:

@@ -139,3 +139,29 @@ def _inspect_column(
         maximum=maximum,
         user_means=None if means is None else tuple(means),
     )
+
+
+def unsafe_groups_per_user(
+    data: Any, *, user: str | Sequence[str], by: Sequence[str], **text: Unpack[TextKeywords]
+) -> tuple[int, ...]:
+    """Return in how many groups a user is: fewest, median, 90%, 99%, most, of users in any. Not private."""
+    users = column_names(user, "user")
+    with open_source(data, ColumnRoles(users=users, values=[], groups=by), ReadOptions(**text)) as source:
+        for name in by:
+            source.schema.check_group(name)
+
+        def inspect() -> tuple[int, ...]:
+            with source.open() as rows:
+                own = [rows.schema.key_column(name) for name in users]
+                groups = [rows.schema.group_column(name) for name in by]
+                selected, names = alias_keys([*own, *groups], "key")
+                found = rows.run(
+                    "SELECT quantile_disc(its_count, [0, 0.5, 0.9, 0.99, 1]) FROM "
+                    f"(SELECT count(*) AS its_count FROM (SELECT DISTINCT {', '.join(selected)} FROM {rows.name} "
+                    f"WHERE {require_keys([*own, *groups])}) GROUP BY {', '.join(names[: len(own)])})"
+                ).fetchall()[0][0]
+                return tuple(found or ())
+
+        return mask_engine_errors(
+            inspect, "the data could not be read completely; check that they are complete and well formed"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -173,7 +173,11 @@ class Release(ReleaseInfo):
         details = self.interval_details(level)
         nothing = [None] * len(self.columns)
         low, high = (nothing, nothing) if details is None else (details.low, details.high)
-        numbers = [("value", self.values), ("interval_low", low), ("interval_high", high)]
+        numbers: list[tuple[str, Sequence[float | None]]] = [
+            ("value", self.values),
+            ("interval_low", low),
+            ("interval_high", high),
+        ]
         if self.denominator is not None:
             numbers.append((f"{self.per}s", [self.denominator.value] * len(self.columns)))
         return make_table({"column": self.columns}, numbers)
