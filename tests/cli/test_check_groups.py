@@ -20,11 +20,11 @@ USUAL = ["check", "t.parquet", "--user", "rider", "--value", "fare", "--by"]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """3,000 riders in one city each, and 1,000 in two; fares in Zug are ten times those elsewhere."""
+    """3,000 riders in one city each, and 1,000 in two; fares in Zug are larger, with a long tail."""
     rng = np.random.default_rng(1)
     riders = np.concatenate([np.arange(3_000), np.arange(1_000)])
     cities = np.concatenate([rng.choice(["Bern", "Genf", "Zug"], 3_000), np.repeat("Rom", 1_000)])
-    fares = rng.uniform(5, 25, 4_000) * np.where(cities == "Zug", 10, 1)
+    fares = np.where(cities == "Zug", 10 * rng.lognormal(3, 2, 4_000), rng.uniform(5, 25, 4_000))
     table = {"rider": riders, "city": cities, "fare": fares, "day": np.datetime64("2024-01-15") + riders % 60}
     pq.write_table(pa.table(table), tmp_path / "t.parquet")
     monkeypatch.chdir(tmp_path)
