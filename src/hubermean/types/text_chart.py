@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from hubermean.types.axis import Axis
 
 _HEIGHT = 7  # lines of a chart over time
 _LEAST_APART = 2  # lines between two labels
+_CLOSE = 0.5 / _HEIGHT  # within half a line, a label stands for the line
 _GAP = "  "
 
 
@@ -162,13 +164,19 @@ class TimeChart:
         return _HEIGHT - 1 - _cell(_place(value, self.axis), _HEIGHT)
 
     def _labels(self) -> list[str]:
-        """Return a label for some lines: round numbers near their middle."""
-        labels, last = [""] * _HEIGHT, -_LEAST_APART
-        for tick in reversed(Axis.covering(self.axis).ticks):
-            place = _place(float(tick.value), self.axis)
-            line = _HEIGHT - 1 - _cell(place, _HEIGHT)
-            if -0.5 / _HEIGHT <= place <= 1 + 0.5 / _HEIGHT and line - last >= _LEAST_APART:
-                labels[line], last = tick.label, line
+        """Return a label for some lines: evenly spaced round numbers, with room between them."""
+        ticks = [
+            (_HEIGHT - 1 - _cell(place, _HEIGHT), tick.label)
+            for tick in Axis.covering(self.axis).ticks
+            if -_CLOSE <= (place := _place(float(tick.value), self.axis)) <= 1 + _CLOSE
+        ]
+        labels = [""] * _HEIGHT
+        for every in range(1, len(ticks) + 1):
+            lines = [line for line, _ in ticks[::every]]
+            if all(lower - upper >= _LEAST_APART for lower, upper in itertools.pairwise(lines)):
+                for line, label in ticks[::every]:
+                    labels[line] = label
+                break
         return labels
 
     def _draw_band(
