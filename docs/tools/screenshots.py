@@ -3,7 +3,8 @@
     python docs/tools/screenshots.py                # all of them: `make screenshots`
     python docs/tools/screenshots.py --app FOLDER   # every page of the app, in four ways, to look at
 
-The data are the made-up trips of `hubermean demo`, and the salaries of `make demo` by year. Noise is drawn anew, so the numbers differ from run to run.
+The data are the made-up trips of `hubermean demo`, and the salaries of `make demo` by year. Noise is drawn anew, so the
+numbers differ from run to run.
 """
 
 from __future__ import annotations

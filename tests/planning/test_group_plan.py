@@ -71,7 +71,7 @@ def test_replacing_a_user_doubles_the_noise() -> None:
 
 def test_private_keys_cost_budget_and_small_groups_do_not_appear() -> None:
     public = hm.plan(n_users=5_000, epsilon=1, delta=1e-6, groups=50)
-    private = hm.plan(n_users=5_000, epsilon=1, delta=1e-6, groups=50, public_keys=False)
+    private = hm.plan(n_users=5_000, epsilon=1, delta=1e-6, groups=50, private_keys=True)
     assert private.average.error > public.average.error
     chances = [row.appears for row in private.rows]
     assert chances == sorted(chances)  # type: ignore[type-var]
@@ -111,11 +111,11 @@ def test_predictions_are_near_what_releases_show(neighbors: str) -> None:
     [
         ({"groups": 0}, "groups"),
         ({"groups": 5, "groups_per_user": 6}, "no more than there are groups"),
-        ({"groups": 5, "public_keys": False}, "needs delta > 0"),
+        ({"groups": 5, "private_keys": True}, "needs delta > 0"),
         ({"groups": 5, "bounds": (0, 1)}, "leave out bounds"),
         ({"groups": 5, "columns": 2}, "leave out columns"),
         ({"groups_per_user": 2}, "need groups"),
-        ({"public_keys": False}, "need groups"),
+        ({"private_keys": True}, "need groups"),
         ({"groups": 5, "epsilon": -1}, "epsilon"),
     ],
 )

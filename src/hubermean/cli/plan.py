@@ -114,7 +114,9 @@ def plan(
     ] = False,
     **options: Any,
 ) -> None:
-    """Compare the predicted errors of all mechanisms, or of groups by their size, without data.
+    """Compare the predicted errors of all mechanisms, without data.
+
+    With --groups it predicts the error of a group by its number of users instead.
 
     [bold]Examples[/bold]
 
@@ -122,7 +124,7 @@ def plan(
 
       hubermean plan --n-users 500 --epsilon 0.5 --bounds 0 200 --plot plan.svg
 
-      hubermean plan --n-users 10000 --epsilon 1 --delta 1e-6 --groups 12 --groups-per-user 3
+      hubermean plan --n-users 10000 --epsilon 1 --groups 12 --groups-per-user 3
     """
     check_output(as_json=as_json, quiet=quiet, verbose=verbose)
     comparison: planning.Plan | planning.GroupPlan = planning.plan(  # type: ignore[call-overload]
@@ -137,7 +139,7 @@ def plan(
         neighbors=neighbors,
         groups=groups,
         groups_per_user=groups_per_user,
-        public_keys=not private_keys,
+        private_keys=private_keys,
         **to_keywords(options),
     )
     if plot is not None:

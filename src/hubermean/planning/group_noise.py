@@ -74,7 +74,8 @@ def predict_group_noise(
     if not public_keys:
         if delta == 0.0:
             raise InputError(
-                f"selecting groups privately needs delta > 0; give {parameter('delta')}, or leave the groups public"
+                f"selecting groups privately needs delta > 0; give {parameter('delta')}, or leave out "
+                f"{parameter('private_keys', True)}"
             )
         appears = _selection(
             float(Fraction(epsilon) * _SELECTION_PART), delta / 2.0, twice, min(groups_per_user, groups)

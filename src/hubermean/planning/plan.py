@@ -292,7 +292,7 @@ def plan(
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     groups: int,
     groups_per_user: int = 1,
-    public_keys: bool = True,
+    private_keys: bool = False,
 ) -> GroupPlan: ...
 
 
@@ -311,7 +311,7 @@ def plan(
     max_records: int | None = None,
     groups: int | None = None,
     groups_per_user: int = 1,
-    public_keys: bool = True,
+    private_keys: bool = False,
 ) -> Plan | GroupPlan:
     """Compare the predicted errors of all mechanisms, from public parameters and without data.
 
@@ -334,8 +334,8 @@ def plan(
             "replace-values", equally many.
         groups: how many groups a release by group has.
         groups_per_user: how many of them a user is in. More of them mean more noise in each.
-        public_keys: whether you will give the groups as `keys`. Otherwise they are selected privately, which needs
-            delta > 0.
+        private_keys: whether groups are selected privately, which needs delta > 0. Otherwise you will give them as
+            `keys`.
 
     Returns:
         A `Plan`, or with `groups` a `GroupPlan`: a table where it is printed or shown in a notebook, `plot()` for a
@@ -378,7 +378,7 @@ def plan(
                 n_users=users,
                 groups=check_positive_integer("groups", groups),
                 groups_per_user=check_positive_integer("groups_per_user", groups_per_user),
-                public_keys=bool(public_keys),
+                public_keys=not private_keys,
                 epsilon=epsilon,
                 delta=delta,
                 scale=unit,
@@ -386,9 +386,9 @@ def plan(
                 neighbors=Neighbors.parse(neighbors),
             )
         )
-    if groups_per_user != 1 or not public_keys:
+    if groups_per_user != 1 or private_keys:
         raise InputError(
-            f"{parameter('groups_per_user')} and {parameter('public_keys')} need {parameter('groups')}; give it as "
+            f"{parameter('groups_per_user')} and {parameter('private_keys')} need {parameter('groups')}; give it as "
             "well, or leave them out"
         )
     setting = Setting(

@@ -267,12 +267,21 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         return group_times(self.keys)
 
     def order(self, column: int = 0) -> GroupOrder:
-        """Return the order in which groups are shown: time order, or sorted by the values of a column."""
+        """Return the order in which groups are shown: time order, or sorted by the values of a column.
+
+        Args:
+            column: the number of the value column.
+        """
         noise = self.is_uninformative(column).tolist()
         return order_groups(self.values[:, column].tolist(), uninformative=noise, times=self.times)
 
     def axis_ends(self, column: int = 0, level: float = DEFAULT_LEVEL) -> tuple[float, float] | None:
-        """Return the range that a chart of a column shows; see `hubermean.types.group_order`."""
+        """Return the range that a chart of a column shows, on which every value is that is more than noise.
+
+        Args:
+            column: the number of the value column.
+            level: of the intervals.
+        """
         ends = self.interval_at(level)
         return axis_ends(
             self.values[:, column].tolist(),
@@ -290,7 +299,11 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         return float(ends[0][row, column]), float(ends[1][row, column])
 
     def is_uninformative(self, column: int) -> NDArray[np.bool_]:
-        """Return which intervals reach from bound to bound, so that the value is noise alone."""
+        """Return which groups' intervals reach from bound to bound, so that the value is noise alone.
+
+        Args:
+            column: the number of the value column.
+        """
         bounds, ends = self.parameters.get("bounds"), self.interval_at()
         if not bounds or ends is None:
             return np.zeros(len(self), dtype=np.bool_)
