@@ -116,8 +116,8 @@ class Subject:
             about["groups"] = (
                 "public" if release.public_keys else "selected privately: those with enough users"
             )
-            most = release.max_groups
-            about["groups a user counts in"] = "all of its groups" if most is None else most
+            if release.max_groups is not None:
+                about["groups a user counts in"] = release.max_groups
         return cls(
             info=release,
             guarantee=release.guarantee,

@@ -79,7 +79,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         by: names of the group columns.
         keys: the groups, each a tuple with one entry per group column.
         values: shape (groups, columns); NaN for a group that was refused.
-        max_groups: the most groups that a user counts in; None if a user counts in all of its groups.
+        max_groups: the most groups that a user counts in; None for all of them.
         public_keys: whether the caller gave the groups; otherwise they were selected privately.
         intervals: computes `interval_at`; None if the mechanism offers no interval.
         measured: computes `denominators`; None if they were not measured.
