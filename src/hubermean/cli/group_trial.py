@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -10,11 +10,8 @@ import numpy as np
 
 from hubermean import _api as api
 from hubermean.data.arrays import FloatArray
-from hubermean.data.group_table import GroupTable
 from hubermean.errors import InputError, NotReleased
-from hubermean.ingest.inspection import unsafe_groups_per_user
-from hubermean.ingest.reading import group_table
-from hubermean.mechanisms.groups.budget_split import MOST_GROUPS
+from hubermean.ingest.inspection import UnsafeGroupEntries, unsafe_group_entries
 from hubermean.types.group_order import group_times, order_groups
 from hubermean.types.options import TextKeywords
 from hubermean.types.release_table import ReleaseTable
@@ -35,7 +32,7 @@ class UnsafeGroup:
         mean: the mean over records.
         spread: the standard deviation of user means.
         differs: whether its mean or its spread is far from those of the other groups.
-        clipped_users: how many of its users lie beyond the bounds that the release found; None if it found none.
+        clipped_users: how many of its users a release would clip; None if it states no bounds.
         clipped_mean: the mean after clipping, before noise.
     """
 
@@ -81,25 +78,22 @@ def unsafe_group_trial(
     **text: Unpack[TextKeywords],
 ) -> UnsafeGroupTrial:
     """Make a release by group with default parameters and public keys, and compare it with the data. Not private."""
-    table = group_table(
-        data, user=user, value=[value], by=by, keys=None, max_groups=MOST_GROUPS, pooled=False, **text
+    entries = unsafe_group_entries(data, user=user, value=value, by=by, **text)
+    in_groups = np.bincount(entries.users)
+    quantiles = (
+        np.quantile(in_groups, (0.0, 0.5, 0.9, 0.99, 1.0), method="inverted_cdf") if len(in_groups) else ()
     )
-    keys = [tuple(map(str, key)) for key in table.keys]
     trial = UnsafeGroupTrial(
-        name=value,
-        by=tuple(by),
-        groups=(),
-        groups_per_user=unsafe_groups_per_user(data, user=user, by=by, **text),
-        small=0,
+        name=value, by=tuple(by), groups=(), groups_per_user=tuple(map(int, quantiles)), small=0
     )
     release: ReleaseTable | None = None
     try:
-        release = api.mean(data, user=user, value=value, by=by, keys=table.keys, epsilon=epsilon, **text)
+        release = api.mean(data, user=user, value=value, by=by, keys=entries.keys, epsilon=epsilon, **text)
         trial = replace(trial, max_groups=release.max_groups)
     except (NotReleased, InputError) as refusal:
         trial = replace(trial, refusal=str(refusal).partition(";")[0])
-    found = _describe_groups(table, keys, release)
-    order = order_groups([group.mean for group in found], times=group_times(table.keys))
+    found = _describe_groups(entries, release)
+    order = order_groups([group.mean for group in found], times=group_times(entries.keys))
     return replace(
         trial,
         groups=tuple(found[row] for row in order.rows),
@@ -107,13 +101,9 @@ def unsafe_group_trial(
     )
 
 
-def _describe_groups(
-    table: GroupTable, keys: Sequence[tuple[str, ...]], release: ReleaseTable | None
-) -> list[UnsafeGroup]:
-    usable = np.flatnonzero(table.members.counts > 0)
-    groups, size = table.membership.groups[usable], table.membership.size
-    counts = table.members.counts[usable].astype(np.float64)
-    means = table.members.sums[0].means(table.members.counts)[usable]
+def _describe_groups(entries: UnsafeGroupEntries, release: ReleaseTable | None) -> list[UnsafeGroup]:
+    groups, means, counts = entries.groups, entries.means, entries.records.astype(np.float64)
+    size = len(entries.keys)
 
     def total(numbers: FloatArray) -> FloatArray:
         return np.bincount(groups, weights=numbers, minlength=size).astype(np.float64)
@@ -128,10 +118,10 @@ def _describe_groups(
         overall = float(np.nanmedian(mean)) if np.isfinite(mean).any() else 0.0
         away = np.abs(mean - overall) > _FAR * common
         differs = away | (spread > _WIDE * common) | ((spread * _WIDE < common) & (users > 1))
-        clipped = _clip(means, counts, total, release)
+        clipped = None if release is None else _clip(entries, mean, total, release)
     return [
         UnsafeGroup(
-            keys=keys[row],
+            keys=entries.keys[row],
             users=int(users[row]),
             records=int(records[row]),
             mean=float(mean[row]),
@@ -145,13 +135,26 @@ def _describe_groups(
 
 
 def _clip(
-    means: FloatArray, counts: FloatArray, total: Any, release: ReleaseTable | None
+    entries: UnsafeGroupEntries,
+    centers: FloatArray,
+    total: Callable[[FloatArray], FloatArray],
+    release: ReleaseTable,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the clipped users and the mean after clipping of each group, by the bounds of a release."""
-    bounds = None if release is None else release.parameters.get("bounds")
-    if release is None or not bounds:
-        return None
-    within = means.clip(float(bounds[0]), float(bounds[1]))
-    weights = np.minimum(counts, float(release.parameters.get("max_records") or np.inf))
-    clipped = (within != means) | (weights != counts)
-    return total(clipped.astype(np.float64)), total(within * weights) / total(weights)
+    """Return the clipped users and the mean after clipping of each group, by the bounds of a release; None without any.
+
+    A release bounds user means and numbers of records, or the norm of a user's row of sums over all groups.
+    """
+    means, counts = entries.means, entries.records.astype(np.float64)
+    bounds, norm_bound = (release.parameters.get(name) for name in ("bounds", "norm_bound"))
+    if bounds:
+        within = means.clip(float(bounds[0]), float(bounds[1]))
+        weights = np.minimum(counts, float(release.parameters.get("max_records") or np.inf))
+        clipped = (within != means) | (weights != counts)
+        return total(clipped.astype(np.float64)), total(within * weights) / total(weights)
+    if isinstance(norm_bound, int | float):
+        away = counts * (means - centers[entries.groups])
+        power = 1 if release.parameters.get("norm") == "L1" else 2
+        norms = np.bincount(entries.users, weights=np.abs(away) ** power) ** (1.0 / power)
+        shrunk = np.minimum(norm_bound / np.maximum(norms, 1e-300), 1.0)[entries.users]
+        return total((shrunk < 1.0).astype(np.float64)), centers + total(shrunk * away) / total(counts)
+    return None
