@@ -206,8 +206,12 @@ def test_groups_in_time_are_drawn_as_lines(tmp_path: Path) -> None:
 
 def test_nothing_that_is_paid_for_is_lost_on_a_terminal_without_unicode(tmp_path: Path) -> None:
     names = ["Zürich", "Bern"] * 500
-    pq.write_table(pa.table({"u": np.arange(1_000), "g": names, "v": np.ones(1_000)}), tmp_path / "t.parquet")
-    given = "release t.parquet --user u --value v --by g --epsilon 20 --delta 1e-3 --bounds 0 2 --per user"
+    pq.write_table(
+        pa.table({"u": np.arange(1_000), "g": names, "größe": np.ones(1_000)}), tmp_path / "t.parquet"
+    )
+    given = (
+        "release t.parquet --user u --value größe --by g --epsilon 20 --delta 1e-3 --bounds 0 2 --per user"
+    )
     shown = subprocess.run(
         [PROGRAM, *given.split()],
         capture_output=True,
@@ -217,6 +221,7 @@ def test_nothing_that_is_paid_for_is_lost_on_a_terminal_without_unicode(tmp_path
     )
     text = shown.stdout.decode("ascii")
     assert "Z\\xfcrich" in text
+    assert "Mean gr\\xf6\\xdfe by g" in text
     assert "|--" in text
     assert shown.stderr == b""
 

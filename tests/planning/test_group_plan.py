@@ -64,7 +64,8 @@ def test_gaussian_noise_is_calibrated_to_the_bound_on_rows() -> None:
 def test_replacing_a_user_doubles_the_noise() -> None:
     for delta in (0.0, 1e-6):
         one, two = (
-            noise(neighbors=one, delta=delta) for one in (Neighbors.ADD_REMOVE, Neighbors.REPLACE_USER)
+            noise(groups=100, groups_per_user=50, neighbors=one, delta=delta)
+            for one in (Neighbors.ADD_REMOVE, Neighbors.REPLACE_USER)
         )
         assert two.sums == pytest.approx(2 * one.sums)
 
