@@ -179,6 +179,18 @@ def test_a_long_table_shows_some_rows_and_says_how_many_there_are() -> None:
     assert "and 42 more groups" in made._repr_html_()
 
 
+def test_a_wide_table_shows_some_columns_and_says_how_many_there_are() -> None:
+    names = [f"v{number}" for number in range(9)]
+    data = pa.table(
+        {"rider": np.arange(300), "city": np.arange(300) % 6, **{name: np.ones(300) for name in names}}
+    )
+    known = {"keys": range(6), "epsilon": 1, "bounds": [(0, 5)] * 9, "per": "user", "max_groups": 1}
+    text = repr(hm.mean(data, user="rider", value=names, by="city", **known))
+    assert "and 5 more columns" in text
+    assert text.count("and 4 more groups") == 4
+    assert len(text.splitlines()) <= 24
+
+
 @pytest.mark.usefixtures("seeded_releases")
 def test_a_value_that_is_all_noise_is_marked() -> None:
     made = table(keys=["Bern", "Atlantis"], epsilon=0.2)

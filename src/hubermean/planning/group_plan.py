@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubermean.accounting.arguments import check_positive_integer
 from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.groups.budget_split import MOST_GROUPS
 from hubermean.planning.group_noise import predict_group_noise, users_to_appear
 from hubermean.planning.words import format_number, format_ratio
-from hubermean.types.request import Neighbors
+from hubermean.types.request import Neighbors, Request
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -231,6 +232,35 @@ class GroupPlan:
             f"<div><p><b>{html.escape(self.title)}</b></p><table><thead>{line(self.headings, 'th')}</thead>"
             f"<tbody>{body}</tbody></table>{notes}</div>"
         )
+
+
+def plan_groups(
+    *,
+    n_users: int,
+    groups: int,
+    groups_per_user: int,
+    private_keys: bool,
+    epsilon: float,
+    delta: float,
+    scale: float,
+    per: str,
+    neighbors: Neighbors,
+) -> GroupPlan:
+    """Check the numbers of a plan for groups, and predict; see `hubermean.plan`."""
+    request = Request.checked(("value",), epsilon=epsilon, delta=delta, per=per, neighbors=neighbors)
+    return GroupPlan.of(
+        GroupSetting(
+            n_users=n_users,
+            groups=check_positive_integer("groups", groups),
+            groups_per_user=check_positive_integer("groups_per_user", groups_per_user),
+            public_keys=not private_keys,
+            epsilon=request.epsilon,
+            delta=request.delta,
+            scale=scale,
+            per=per,
+            neighbors=neighbors,
+        )
+    )
 
 
 def _sizes(setting: GroupSetting) -> list[int]:

@@ -26,7 +26,7 @@ from hubermean.mechanisms.registry import (
     find_candidates,
     takes_vectors,
 )
-from hubermean.planning.group_plan import GroupPlan, GroupSetting
+from hubermean.planning.group_plan import GroupPlan, plan_groups
 from hubermean.planning.words import (
     format_call,
     format_title,
@@ -373,18 +373,16 @@ def plan(
                 f"a plan for {parameter('groups')} is for one column without public parameters; leave out "
                 f"{', '.join(map(parameter, unused))}"
             )
-        return _plan_groups(
-            GroupSetting(
-                n_users=users,
-                groups=check_positive_integer("groups", groups),
-                groups_per_user=check_positive_integer("groups_per_user", groups_per_user),
-                public_keys=not private_keys,
-                epsilon=epsilon,
-                delta=delta,
-                scale=unit,
-                per=per,
-                neighbors=Neighbors.parse(neighbors),
-            )
+        return plan_groups(
+            n_users=users,
+            groups=groups,
+            groups_per_user=groups_per_user,
+            private_keys=private_keys,
+            epsilon=epsilon,
+            delta=delta,
+            scale=unit,
+            per=per,
+            neighbors=Neighbors.parse(neighbors),
         )
     if groups_per_user != 1 or private_keys:
         raise InputError(
@@ -408,11 +406,3 @@ def plan(
     if parameters.bounds is not None:
         Clipped(bounds=parameters.bounds, max_records=parameters.max_records).check(request)
     return Plan.of(replace(setting, epsilon=request.epsilon, delta=request.delta))
-
-
-def _plan_groups(setting: GroupSetting) -> GroupPlan:
-    """Check the budget and predict."""
-    request = Request.checked(
-        ("value",), epsilon=setting.epsilon, delta=setting.delta, per=setting.per, neighbors=setting.neighbors
-    )
-    return GroupPlan.of(replace(setting, epsilon=request.epsilon, delta=request.delta))

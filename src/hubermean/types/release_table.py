@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from hubermean.accounting.arguments import is_real
 from hubermean.data.arrays import FloatArray
 from hubermean.errors import InputError
-from hubermean.types.formatting import about
 from hubermean.types.frames import make_table
 from hubermean.types.group_order import (
     FEWEST_IN_A_LINE,
@@ -24,16 +23,13 @@ from hubermean.types.group_order import (
     order_groups,
 )
 from hubermean.types.release import Denominator, Interval, Release, group_fields
-from hubermean.types.release_info import DEFAULT_LEVEL, ReleaseInfo, format_values, state_guarantee
-from hubermean.types.screen import Grid, Lines, Screen
-from hubermean.types.text_chart import Span, TimeChart, TimePoint
+from hubermean.types.release_info import DEFAULT_LEVEL, ReleaseInfo, state_guarantee
+from hubermean.types.screen import Lines, Screen
+from hubermean.types.table_screen import draw_times, show_groups
 
 if TYPE_CHECKING:
     import pyarrow
 
-ALL_SHOWN, ROWS_SHOWN = 12, 8
-"""Rows of a table that are all shown, and how many of a longer one; `to_dict` and the data frames have all."""
-_CHARTS = 2  # columns that are drawn over time on a terminal
 _NAMED = 3  # columns that a title names
 
 
@@ -246,9 +242,9 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         lines += self.privacy_lines()
         return Screen(
             title=self._title,
-            grid=self._grid() if len(self) else None,
+            grid=show_groups(self) if len(self) else None,
             lines=Lines(tuple(lines)),
-            charts=self._time_charts(),
+            charts=draw_times(self),
         )
 
     @property
@@ -291,7 +287,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             uninformative=self.is_uninformative(column).tolist(),
         )
 
-    def _ends_of(self, row: int, column: int) -> tuple[float, float] | None:
+    def ends_of(self, row: int, column: int) -> tuple[float, float] | None:
         """Return the ends of a group's interval; None if it has none."""
         ends = self.interval_at()
         if ends is None or row in self.refusals or np.isnan(ends[0][row]).any():
@@ -311,88 +307,10 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         noise: NDArray[np.bool_] = is_noise(bounds, len(self.columns), column, low, high)
         return noise
 
-    def _grid(self) -> Grid:
-        """Return one row per group, in order; of several columns, the rows of one column after those of another."""
-        several = len(self.columns) > 1
-        headings = [
-            *(["column"] if several else []),
-            *self.by,
-            *([self.statistic] if several else self.columns),
-        ]
-        if self.intervals is not None:
-            headings.append(f"{DEFAULT_LEVEL:.0%} interval")
-        if self._shows_numbers_behind:
-            headings.append(f"{self.per}s")
-        most = max(ROWS_SHOWN // len(self.columns), 2)
-        all_up_to = ALL_SHOWN // len(self.columns)
-        rows: list[tuple[str, ...]] = []
-        spans: list[Span | None] = []
-        notes = []
-        for position, column in enumerate(self.columns):
-            shown = self.order(position).cut(most, all_up_to=all_up_to)
-            axis = self.axis_ends(position)
-            if shown.left_out:
-                more = f"… and {shown.left_out:,} more groups, in to_pandas(), to_dict() and --json"
-                notes.append((len(rows) + len(shown.first), more))
-            noise = self.is_uninformative(position)
-            for row in shown.rows:
-                cells = self._cells(row, position, noise=bool(noise[row]))
-                rows.append((*([column] if several else []), *cells))
-                value, ends = float(self.values[row, position]), self._ends_of(row, position)
-                drawn = axis is not None and row not in self.refusals
-                spans.append(Span.on(axis, value, ends or ()) if axis is not None and drawn else None)
-        return Grid(
-            headings=tuple(headings),
-            rows=tuple(rows),
-            names=len(self.by) + several,
-            notes=tuple(notes),
-            spans=() if self.is_line else tuple(spans),
-        )
-
-    def _cells(self, row: int, column: int, *, noise: bool) -> list[str]:
-        """Return the cells of a group: its keys, the value, the interval and the number behind it."""
-        cells = [str(key) for key in self.keys[row]]
-        width = len(cells) + 1 + (self.intervals is not None) + self._shows_numbers_behind
-        if row in self.refusals:
-            cells.append("not released")
-        else:
-            ends = self._ends_of(row, column) or ()
-            text, *shown = format_values(self.statistic, float(self.values[row, column]), *ends)
-            cells.append(f"{text} (noise)" if noise else text)
-            if self.intervals is not None:
-                cells.append(" to ".join(shown))
-            if self._shows_numbers_behind:
-                behind = self.denominators[row]
-                cells.append(about(behind.value, behind.high - behind.low))
-        return [*cells, *[""] * (width - len(cells))]
-
-    @property
-    def _shows_numbers_behind(self) -> bool:
-        return bool(self.denominators) and not self.denominators[0].exact
-
     @property
     def is_line(self) -> bool:
         """Whether the groups are drawn as a line over time."""
         return self.times is not None and len(self) - len(self.refusals) >= FEWEST_IN_A_LINE
-
-    def _time_charts(self) -> tuple[tuple[str, TimeChart], ...]:
-        """Return a chart per column, of the first columns; none unless groups are in time."""
-        charts = []
-        for position, column in enumerate(self.columns[:_CHARTS] if self.is_line else ()):
-            axis = self.axis_ends(position)
-            if axis is None or self.times is None:
-                continue
-            points = tuple(
-                TimePoint(
-                    name=str(self.keys[row][0]),
-                    time=self.times[row],
-                    value=None if row in self.refusals else float(self.values[row, position]),
-                    ends=self._ends_of(row, position),
-                )
-                for row in self.order(position).rows
-            )
-            charts.append((column, TimeChart(points=points, axis=axis)))
-        return tuple(charts)
 
     def _chart(self) -> str:
         from hubermean.report.page import chart_of_groups
