@@ -288,7 +288,12 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         )
 
     def ends_of(self, row: int, column: int) -> tuple[float, float] | None:
-        """Return the ends of a group's interval; None if it has none."""
+        """Return the ends of a group's 95% interval; None if it has none.
+
+        Args:
+            row: the position of the group.
+            column: the number of the value column.
+        """
         ends = self.interval_at()
         if ends is None or row in self.refusals or np.isnan(ends[0][row]).any():
             return None
