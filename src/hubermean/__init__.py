@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hubermean._api import count, mean, mean_of_user_means
     from hubermean.auditing import Audit, audit
     from hubermean.ingest import sql, vectors
-    from hubermean.planning import Plan, plan
+    from hubermean.planning import GroupPlan, Plan, plan
     from hubermean.release.ledger import Ledger
     from hubermean.types.dry_run import DryRun
     from hubermean.types.release import Release
@@ -35,6 +35,7 @@ __all__ = [
     "Audit",
     "BudgetExhausted",
     "DryRun",
+    "GroupPlan",
     "HubermeanError",
     "InputError",
     "Ledger",
@@ -60,6 +61,7 @@ __all__ = [
 _MODULES = {
     "Audit": "auditing",
     "DryRun": "types.dry_run",
+    "GroupPlan": "planning",
     "Ledger": "release.ledger",
     "Plan": "planning",
     "Refusal": "types.release_table",

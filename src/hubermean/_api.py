@@ -232,7 +232,7 @@ def mean(
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        charger = _dry(charge, request, resolved, "mean") if dry_run else charge or NOT_CHARGED
+        charger = _dry(charge, request, resolved, "mean", grouping) if dry_run else charge or NOT_CHARGED
         made = _release(
             data, reading, grouping, request, resolved, charger, n_users=n_users, statistic="mean"
         )
@@ -395,7 +395,7 @@ def count(
         )
 
     with _open_charge(ledger, describe, request) as charge:
-        charger = _dry(charge, request, resolved, "count") if dry_run else charge or NOT_CHARGED
+        charger = _dry(charge, request, resolved, "count", grouping) if dry_run else charge or NOT_CHARGED
         made = _release(
             data, reading, grouping, request, resolved, charger, n_users=stated, statistic="count"
         )
@@ -559,9 +559,22 @@ def _open_charge(
     return nullcontext() if ledger == LedgerOptions() else ledger.open_charge(describe, request)
 
 
-def _dry(charge: LedgerCharge | None, request: Request, mechanism: Mechanism, statistic: str) -> DryCharge:
+def _dry(
+    charge: LedgerCharge | None,
+    request: Request,
+    mechanism: Mechanism,
+    statistic: str,
+    grouping: Grouping | None = None,
+) -> DryCharge:
     """Return what takes the place of the charge of a dry run."""
-    return DryCharge(charge_of=charge, request=request, statistic=statistic, mechanism=mechanism.name)
+    return DryCharge(
+        charge_of=charge,
+        request=request,
+        statistic=statistic,
+        mechanism=mechanism.name,
+        by=() if grouping is None else grouping.by,
+        groups=None if grouping is None or grouping.keys is None else len(grouping.keys),
+    )
 
 
 def _release(

@@ -124,7 +124,7 @@ def test_a_spreadsheet_finds_no_formula_in_a_csv_file() -> None:
         table, user="user", value="value", by="group", keys=names, max_groups=1, epsilon=10, bounds=(0, 10)
     )
     lines = to_csv(made).splitlines()
-    assert lines[0].startswith("group,value,value_low,value_high")
+    assert lines[0].startswith("group,value,value_interval_low,value_interval_high")
     assert lines[1].startswith("\"'=cmd(")
     assert [line.split(",")[0] for line in lines[2:]] == ["plain", "'@b"]
 

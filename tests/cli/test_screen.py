@@ -152,11 +152,11 @@ def test_a_release_is_a_frame_a_figure_and_a_page(tmp_path: Path) -> None:
     means = np.random.default_rng(1).uniform(1, 3, (500, 2))
     release = hm.mean_of_user_means(means, epsilon=1, bounds=[(0, 4), (0, 4)])
     frame = release.to_pandas()
-    assert list(frame.columns) == ["column", "value", "low", "high"]
+    assert list(frame.columns) == ["column", "value", "interval_low", "interval_high", "users"]
     assert frame.value.tolist() == list(release.values)
-    assert frame.low[1] == release.interval()[1][0]  # type: ignore[index]
-    assert release.to_polars().shape == (2, 4)
-    assert release.to_arrow(0.5)["low"][0].as_py() > frame.low[0]
+    assert frame.interval_low[1] == release.interval()[1][0]  # type: ignore[index]
+    assert release.to_polars().shape == (2, 5)
+    assert release.to_arrow(0.5)["interval_low"][0].as_py() > frame.interval_low[0]
     figure = release.plot(tmp_path / "release.png")
     assert len(figure.axes) == 2
     assert (tmp_path / "release.png").stat().st_size > 1_000
@@ -170,7 +170,7 @@ def test_a_release_without_an_interval_has_all_forms(tmp_path: Path) -> None:
     )
     assert release.interval() is None
     assert "none is available" in repr(release)
-    assert release.to_pandas().low.isna().all()
+    assert release.to_pandas().interval_low.isna().all()
     release.plot(tmp_path / "release.svg")
 
 
@@ -180,10 +180,50 @@ def test_a_table_is_drawn_with_its_groups(tmp_path: Path) -> None:
         table, user="u", value="v", by="g", keys=["$a_b$", "<b>", "z"], epsilon=1, bounds=(0, 2), per="user"
     )
     figure = release.plot(tmp_path / "groups.png")
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [r"\$a_b\$", "<b>", "z"]
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert sorted(names) == sorted([r"\$a_b\$", "<b>", "z"])
     with pytest.raises(hm.InputError, match="cannot be written"):
         release.plot(tmp_path / "no" / "groups.png")
     assert release.to_html().startswith("<!doctype html>")
+
+
+def test_groups_in_time_are_drawn_as_lines(tmp_path: Path) -> None:
+    months = [f"2024-{month:02}" for month in range(1, 13)]
+    data = pa.table({"u": np.arange(1_200), "g": months * 100, "v": np.tile(np.arange(12.0), 100)})
+    known = {"user": "u", "value": "v", "by": "g", "epsilon": 50, "bounds": (0, 20), "per": "user"}
+    release = hm.mean(data, keys=months[::-1], **known)
+    figure = release.plot(tmp_path / "months.png")
+    (line,) = figure.axes[0].lines
+    assert list(line.get_xdata()) == sorted(line.get_xdata())
+    assert list(line.get_ydata()) == pytest.approx(np.arange(12.0), abs=1.0)
+    text = repr(release)
+    shown = [row.split()[0] for row in text.splitlines() if row.startswith("2024-")]
+    assert shown == months
+    assert max(map(len, text.splitlines())) <= 80
+    few = hm.mean(data, keys=months[:2], **known).plot()
+    assert few.axes[0].get_yticklabels()
+
+
+def test_nothing_that_is_paid_for_is_lost_on_a_terminal_without_unicode(tmp_path: Path) -> None:
+    names = ["Zürich", "Bern"] * 500
+    pq.write_table(
+        pa.table({"u": np.arange(1_000), "g": names, "größe": np.ones(1_000)}), tmp_path / "t.parquet"
+    )
+    given = (
+        "release t.parquet --user u --value größe --by g --epsilon 20 --delta 1e-3 --bounds 0 2 --per user"
+    )
+    shown = subprocess.run(
+        [PROGRAM, *given.split()],
+        capture_output=True,
+        cwd=tmp_path,
+        check=True,
+        env={**os.environ, **PLAIN, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )
+    text = shown.stdout.decode("ascii")
+    assert "Z\\xfcrich" in text
+    assert "Mean gr\\xf6\\xdfe by g" in text
+    assert "|--" in text
+    assert shown.stderr == b""
 
 
 # --- closed pipes -------------------------------------------------------------------------------------------------

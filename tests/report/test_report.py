@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 import hubermean as hm
 from helpers.report_table import Refusal, StandIn, made
 from hubermean.accounting.budget import BudgetEntry, whole_budget
-from hubermean.report.axis import Axis, label
 from hubermean.report.chart import Point, comparable, forest, strip
 from hubermean.report.file import Destination
 from hubermean.report.guarantee import certainty
 from hubermean.report.page import page
+from hubermean.types.axis import Axis, label
 from hubermean.types.request import Neighbors
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -260,16 +260,88 @@ def test_columns_of_different_sizes_have_axes_of_their_own() -> None:
 # --- tables of groups -------------------------------------------------------------------------------------------------
 
 
-def test_groups_are_drawn_and_written_in_their_order() -> None:
+def test_groups_are_drawn_by_value_and_written_in_their_order() -> None:
     table = groups(45, by=("city",))
     read = Reader(page(table, title="Fares"))
     assert read.words.count("Fares") == 2  # title and heading
     assert len(read.named("circle")) == 40
-    assert "The charts show the first 40 of 45 groups" in read.words
+    assert "The charts show the 20 largest and the 20 smallest of 45 groups" in read.words
+    assert "5 more groups" in read.words
     written = re.findall(r"c\d{3}", read.words.split("All groups")[1].split("What is guaranteed")[0])
     assert written == [f"c{number:03d}" for number in range(45)]
     assert "all groups of this page together" in read.words
     assert table.guarantee in read.words
+
+
+def months(count: int, *, half: float | None = 0.5, columns: int = 1) -> StandIn:
+    names = tuple(f"value {number}" for number in range(columns))
+    items = [
+        made(
+            *(10.0 + number % 5 + column for column in range(columns)),
+            columns=names,
+            half=half,
+            group={"month": f"{2020 + number // 12}-{number % 12 + 1:02}"},
+        )
+        for number in range(count)
+    ]
+    return StandIn(items=items[::-1], by=("month",), columns=names)
+
+
+@pytest.mark.parametrize("count", [3, 60, 300])
+def test_groups_in_time_are_a_line_with_a_band_in_time_order(count: int) -> None:
+    read = Reader(page(months(count)))
+    (line,), (band,) = read.named("polyline"), read.named("polygon")
+    points = [tuple(map(float, pair.split(","))) for pair in str(line["points"]).split()]
+    assert len(points) == count
+    assert points == sorted(points, key=lambda point: point[0])
+    assert len(str(band["points"]).split()) == 2 * count
+    written = re.findall(r"20\d\d-\d\d", read.words.split("All groups")[1].split("What is guaranteed")[0])
+    assert written == sorted(written)
+    assert len(written) == count
+    assert "Band: 95% interval" in read.words
+
+
+def test_a_line_without_intervals_has_no_band_and_two_months_are_no_line() -> None:
+    read = Reader(page(months(5, half=None)))
+    assert read.named("polyline")
+    assert not read.named("polygon")
+    two = Reader(page(months(2)))
+    assert not two.named("polyline")
+    assert len(Reader(page(months(6, columns=2))).named("polyline")) == 2
+
+
+def test_an_interval_beyond_the_chart_is_cut_off() -> None:
+    items = [
+        made(10.0 + number, columns=["fare"], half=0.5, group={"city": str(number)}, parameters={})
+        for number in range(8)
+    ]
+    items.append(made(12.0, columns=["fare"], half=1e6, group={"city": "few"}, parameters={}))
+    table = StandIn(items=items)
+    words = Reader(page(table)).words
+    assert "What reaches beyond a chart is cut off." in words
+    assert "What reaches beyond" not in Reader(page(replace(table, items=items[:-1]))).words
+
+
+def test_a_notebook_shows_the_chart_of_groups() -> None:
+    data = {
+        "rider": np.arange(900),
+        "month": np.repeat(["2024-01", "2024-02", "2024-03"], 300),
+        "fare": np.ones(900),
+    }
+    table = hm.mean(
+        data,
+        user="rider",
+        value="fare",
+        by="month",
+        keys=["2024-03", "2024-01", "2024-02"],
+        epsilon=1,
+        bounds=(0, 2),
+        per="user",
+    )
+    shown = Reader(table._repr_html_())
+    assert len(shown.named("polyline")) == 1
+    assert shown.words.index("2024-01") < shown.words.index("2024-03")
+    assert "<script" not in table._repr_html_()
 
 
 def test_a_group_that_was_refused_says_so() -> None:

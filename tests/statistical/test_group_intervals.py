@@ -31,6 +31,6 @@ def test_intervals_hold_the_means_of_groups_whose_values_grow(per: str) -> None:
         per=per,  # type: ignore[arg-type]
     )
     released = table.to_pandas().set_index("year")
-    held = (released.pay_low <= truth) & (truth <= released.pay_high)
+    held = (released.pay_interval_low <= truth) & (truth <= released.pay_interval_high)
     assert held.sum() >= 15  # of 20, in one release with fresh noise
     assert (released.pay / truth - 1).abs().median() < 0.3

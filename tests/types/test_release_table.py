@@ -100,24 +100,37 @@ def test_a_group_column_cannot_overwrite_a_field() -> None:
     row = made.to_dict()["rows"][0]
     assert row["group"] == {"value": "Zug"}
     assert isinstance(row["value"], float)
-    data = trips().rename_columns(["rider", "fare_low", "fare", "tip"])
+    data = trips().rename_columns(["rider", "fare_interval_low", "fare", "tip"])
     frame = hm.mean(
-        data, user="rider", value="fare", by="fare_low", keys=["Zug"], epsilon=1, bounds=(0, 30), per="user"
+        data,
+        user="rider",
+        value="fare",
+        by="fare_interval_low",
+        keys=["Zug"],
+        epsilon=1,
+        bounds=(0, 30),
+        per="user",
     ).to_arrow()
-    assert frame.column_names == ["fare_low", "fare", "fare_low_", "fare_high", "denominator"]
+    assert frame.column_names == [
+        "fare_interval_low",
+        "fare",
+        "fare_interval_low_",
+        "fare_interval_high",
+        "users",
+    ]
 
 
 def test_data_frames_agree() -> None:
     made = table()
     arrow, pandas, polars = made.to_arrow(), made.to_pandas(), made.to_polars()
-    assert arrow.column_names == ["city", "fare", "fare_low", "fare_high", "denominator"]
+    assert arrow.column_names == ["city", "fare", "fare_interval_low", "fare_interval_high", "users"]
     assert (
         arrow["fare"].to_pylist()
         == pandas["fare"].tolist()
         == polars["fare"].to_list()
         == made.values[:, 0].tolist()
     )
-    assert made.to_arrow(0.5)["fare_low"][0].as_py() > arrow["fare_low"][0].as_py()
+    assert made.to_arrow(0.5)["fare_interval_low"][0].as_py() > arrow["fare_interval_low"][0].as_py()
 
 
 def test_keys_keep_their_types() -> None:
@@ -164,6 +177,18 @@ def test_a_long_table_shows_some_rows_and_says_how_many_there_are() -> None:
     assert len(text.splitlines()) <= 24
     assert "all of one user's records in all groups" in made.guarantee
     assert "and 42 more groups" in made._repr_html_()
+
+
+def test_a_wide_table_shows_some_columns_and_says_how_many_there_are() -> None:
+    names = [f"v{number}" for number in range(9)]
+    data = pa.table(
+        {"rider": np.arange(300), "city": np.arange(300) % 6, **{name: np.ones(300) for name in names}}
+    )
+    known = {"keys": range(6), "epsilon": 1, "bounds": [(0, 5)] * 9, "per": "user", "max_groups": 1}
+    text = repr(hm.mean(data, user="rider", value=names, by="city", **known))
+    assert "and 5 more columns" in text
+    assert text.count("and 4 more groups") == 4
+    assert len(text.splitlines()) <= 24
 
 
 @pytest.mark.usefixtures("seeded_releases")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -46,12 +47,20 @@ def options(
 def main() -> None:
     """Run the command line; an error is one sentence on standard error and an exit code."""
     no_core_dumps()
+    _escape_what_cannot_be_written()
     try:
         code = _run()
         sys.stdout.flush()
     except BrokenPipeError:
         code = _end_quietly()
     sys.exit(code)
+
+
+def _escape_what_cannot_be_written() -> None:
+    """Escape letters that a terminal's encoding lacks: a release that is paid for must not be lost in printing it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run() -> int:

@@ -13,6 +13,7 @@ from hubermean.errors import printable
 from hubermean.types.release import Release
 from hubermean.types.release_table import ReleaseTable
 from hubermean.types.screen import WARNING, Lines
+from hubermean.types.text_chart import marks_for
 
 GOOD, BAD = "bold green", "bold red"
 _MARGIN = "  "
@@ -39,9 +40,10 @@ def print_release(release: Release | ReleaseTable, *, verbose: bool = False) -> 
     if screen.title:
         _print(out, Text(printable(screen.title), style="bold"))
     if screen.grid is not None:
-        heading, *rows = screen.grid.lines()
+        marks = marks_for(out.encoding)
+        heading, *rows = screen.grid.lines(_width(out), marks)
         _print(out, Text(heading, style="dim"))
-        for row in rows:
+        for row in [*rows, *screen.chart_lines(_width(out), marks)]:
             _print(out, Text(row))
         out.print()
     _print_lines(out, screen.lines, stands_out=screen.number)
@@ -66,12 +68,16 @@ def print_more(text: str) -> None:
 
 def _print_lines(out: Console, lines: Lines, *, stands_out: str | None = None, style: str = GOOD) -> None:
     """Print labelled lines; Text, not markup, because column names may hold square brackets."""
-    width = min(max(out.width, _NARROWEST), _WIDEST) - 2 * len(_MARGIN)
     current = ""
-    for label, text in lines.wrapped(width):
+    for label, text in lines.wrapped(_width(out)):
         current = label.strip() or current
         shown = style if current == stands_out else "yellow" if current == WARNING else ""
         _print(out, Text.assemble((label, shown or "dim"), (text, shown)))
+
+
+def _width(out: Console) -> int:
+    """Return the characters of a line between the margins."""
+    return min(max(out.width, _NARROWEST), _WIDEST) - 2 * len(_MARGIN)
 
 
 def _print(out: Console, text: Text) -> None:

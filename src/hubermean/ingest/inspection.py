@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
+import numpy as np
+
+from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.errors import InputError, parameter
 from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.source import open_source
@@ -15,6 +18,7 @@ from hubermean.types.options import ReadOptions, TextKeywords
 from hubermean.types.request import column_names
 
 _EXAMPLES, _EXAMPLE_LENGTH = 8, 60
+_INCOMPLETE = "the data could not be read completely; check that they are complete and well formed"
 _KEPT = "inspected"  # the records of a stream, which can be selected from once
 
 
@@ -75,9 +79,7 @@ def unsafe_inspection(
                     rows = replace(rows, name=_KEPT, once=False)
                 return _inspect_rows(rows, users, values, source.schema)
 
-        return mask_engine_errors(
-            inspect, "the data could not be read completely; check that they are complete and well formed"
-        )
+        return mask_engine_errors(inspect, _INCOMPLETE)
 
 
 def _inspect_rows(
@@ -138,4 +140,67 @@ def _inspect_column(
         median=median,
         maximum=maximum,
         user_means=None if means is None else tuple(means),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UnsafeGroupEntries:
+    """One entry per user and group with usable values: the number of the user, the group, and what it has there."""
+
+    users: IntArray
+    groups: IntArray
+    keys: tuple[tuple[str, ...], ...]
+    records: IntArray
+    means: FloatArray
+
+
+def unsafe_group_entries(
+    data: Any, *, user: Sequence[str], value: str, by: Sequence[str], **text: Unpack[TextKeywords]
+) -> UnsafeGroupEntries:
+    """Return the number and the mean of usable values of each user in each group. Not private."""
+    roles = ColumnRoles(users=user, values=[value], groups=by)
+    with open_source(data, roles, ReadOptions(**text)) as source:
+        for name in user:
+            source.schema.check_user(name)
+        for name in by:
+            source.schema.check_group(name)
+        column = source.schema.value_column(value, resolution=None, clamp_infinities=False)
+
+        def read() -> UnsafeGroupEntries:
+            with source.open() as rows:
+                return _read_entries(rows, user, by, column)
+
+        return mask_engine_errors(read, _INCOMPLETE)
+
+
+def _read_entries(
+    rows: DuckdbRows, user: Sequence[str], by: Sequence[str], value: ValueColumn
+) -> UnsafeGroupEntries:
+    own, groups = [
+        [make(name) for name in names]
+        for make, names in ((rows.schema.key_column, user), (rows.schema.group_column, by))
+    ]
+    selected_users, users = alias_keys(own, "user")
+    selected_groups, names = alias_keys(groups, "group")
+    texts = ", ".join(
+        f"{group.identity(name)} AS key_{number}"
+        for number, (group, name) in enumerate(zip(groups, names, strict=True))
+    )
+    found = rows.run(
+        f"SELECT dense_rank() OVER (ORDER BY {', '.join(users)}) - 1 AS its_user, "
+        f"dense_rank() OVER (ORDER BY {', '.join(names)}) - 1 AS its_group, {texts}, its_count, its_mean FROM "
+        f"(SELECT {', '.join([*users, *names])}, count(*) AS its_count, avg(its_value) AS its_mean FROM "
+        f"(SELECT {', '.join([*selected_users, *selected_groups])}, CAST({value.number} AS DOUBLE) AS its_value "
+        f"FROM {rows.name} WHERE {require_keys([*own, *groups])}) "
+        f"WHERE isfinite(its_value) GROUP BY {', '.join([*users, *names])})"
+    ).fetchnumpy()
+    codes = np.asarray(found["its_group"], dtype=np.int64)
+    _, first = np.unique(codes, return_index=True)
+    columns = [[str(key) for key in found[f"key_{number}"][first]] for number in range(len(by))]
+    return UnsafeGroupEntries(
+        users=np.asarray(found["its_user"], dtype=np.int64),
+        groups=codes,
+        keys=tuple(zip(*columns, strict=True)),
+        records=np.asarray(found["its_count"], dtype=np.int64),
+        means=np.asarray(found["its_mean"], dtype=np.float64),
     )

@@ -1,8 +1,9 @@
-"""The figure of a plan: predicted error, relative to the non-private one, against the number of users."""
+"""The figures of plans: predicted errors against the number of users, of a release and of a group."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from hubermean.planning.group_plan import GroupPlan
     from hubermean.planning.plan import Plan
 
+_BLUE = "#1d5ea8"
 _POINTS_PER_DECADE = 5
 _DECADES = 1.5  # on either side of the planned number of users
 _FEWEST, _MOST = 10, 10**12
@@ -34,6 +37,48 @@ def draw_plan(plan: Plan, path: str | Path | None) -> Figure:
     _draw_axes(axes, plan)
     write_figure(drawn, path)
     return drawn
+
+
+def draw_group_plan(plan: GroupPlan, path: str | Path | None) -> Figure:
+    """Draw the error of a group over its number of users, and write it to `path` if one is given.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    drawn = new_figure(7.2, 4.2)
+    axes = drawn.add_subplot()
+    users = [row.users for row in plan.rows]
+    axes.plot(users, [row.error for row in plan.rows], color=_BLUE, linewidth=2.2, label="predicted error")
+    sampling = [row.error / row.over_non_private for row in plan.rows]
+    axes.plot(users, sampling, color="#777777", linewidth=1.4, linestyle=(0, (4, 3)), label="without privacy")
+    axes.plot(
+        [plan.average.users], [plan.average.error], "o", color=_BLUE, markersize=7, label="average group"
+    )
+    if plan.users_for_a_group is not None:
+        rarely = max(plan.users_for_a_group, users[0])
+        axes.axvspan(users[0], rarely, color="#777777", alpha=0.15, linewidth=0, label="seldom appears")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(users[0], users[-1])
+    axes.set_xlabel("users of a group")
+    axes.set_ylabel("error of its mean")
+    axes.set_title(textwrap.fill(plan.title, 80), loc="left", fontsize="small")
+    _clean_scales(axes)
+    axes.legend(frameon=False, loc="upper right")
+    write_figure(drawn, path)
+    return drawn
+
+
+def _clean_scales(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(base=10, subs=(1.0, 3.0)))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.6g}"))
+    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _users_around(n_users: int) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from hubermean.accounting.arguments import check_positive, check_positive_integer
 from hubermean.errors import InputError, parameter
@@ -26,6 +26,7 @@ from hubermean.mechanisms.registry import (
     find_candidates,
     takes_vectors,
 )
+from hubermean.planning.group_plan import GroupPlan, plan_groups
 from hubermean.planning.words import (
     format_call,
     format_title,
@@ -262,6 +263,7 @@ class Plan:
         )
 
 
+@overload
 def plan(
     *,
     n_users: int,
@@ -275,8 +277,45 @@ def plan(
     per: str = "user",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     max_records: int | None = None,
-) -> Plan:
+    groups: None = None,
+) -> Plan: ...
+
+
+@overload
+def plan(
+    *,
+    n_users: int,
+    epsilon: float,
+    delta: float = 0.0,
+    scale: float = 1.0,
+    per: str = "user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    groups: int,
+    groups_per_user: int = 1,
+    private_keys: bool = False,
+) -> GroupPlan: ...
+
+
+def plan(
+    *,
+    n_users: int,
+    epsilon: float,
+    delta: float = 0.0,
+    columns: int = 1,
+    scale: float = 1.0,
+    threshold: float | None = None,
+    radius: float | None = None,
+    bounds: PartialBounds | Sequence[PartialBounds] | None = None,
+    per: str = "user",
+    neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
+    max_records: int | None = None,
+    groups: int | None = None,
+    groups_per_user: int = 1,
+    private_keys: bool = False,
+) -> Plan | GroupPlan:
     """Compare the predicted errors of all mechanisms, from public parameters and without data.
+
+    With `groups`, predict the error of each group instead, by its number of users.
 
     Args:
         n_users: how many users to expect. Public, or a guess.
@@ -293,9 +332,14 @@ def plan(
         neighbors: as for `mean`.
         max_records: as for `mean`. With `per="record"` users are expected to have half as many records, or, under
             "replace-values", equally many.
+        groups: how many groups a release by group has.
+        groups_per_user: how many of them a user is in. More of them mean more noise in each.
+        private_keys: whether groups are selected privately, which needs delta > 0. Otherwise you will give them as
+            `keys`.
 
     Returns:
-        A `Plan`: a table where it is printed or shown in a notebook, `plot()` for a figure, `to_json()` for machines.
+        A `Plan`, or with `groups` a `GroupPlan`: a table where it is printed or shown in a notebook, `plot()` for a
+        figure, `to_json()` for machines.
 
     Raises:
         InputError: a parameter that cannot be used.
@@ -305,6 +349,9 @@ def plan(
     >>> comparison = plan(n_users=10_000, epsilon=1, delta=1e-5, columns=3)
     >>> comparison.best.mechanism, round(comparison.best.over_non_private, 2)
     ('adaptive', 1.05)
+    >>> months = plan(n_users=10_000, epsilon=1, delta=1e-6, groups=12, groups_per_user=3)
+    >>> months.average.users, round(months.average.over_non_private, 2)
+    (2500, 1.14)
     """
     users = check_positive_integer("n_users", n_users)
     width = check_positive_integer("columns", columns)
@@ -316,6 +363,32 @@ def plan(
     parameters = PublicParameters.from_keywords(
         bounds=bounds, max_records=max_records, threshold=threshold, radius=radius
     )
+    if groups is not None:
+        given = {"bounds": bounds, "max_records": max_records, "threshold": threshold, "radius": radius}
+        unused = [name for name, value in given.items() if value is not None] + (
+            ["columns"] if width > 1 else []
+        )
+        if unused:
+            raise InputError(
+                f"a plan for {parameter('groups')} is for one column without public parameters; leave out "
+                f"{', '.join(map(parameter, unused))}"
+            )
+        return plan_groups(
+            n_users=users,
+            groups=groups,
+            groups_per_user=groups_per_user,
+            private_keys=private_keys,
+            epsilon=epsilon,
+            delta=delta,
+            scale=unit,
+            per=per,
+            neighbors=Neighbors.parse(neighbors),
+        )
+    if groups_per_user != 1 or private_keys:
+        raise InputError(
+            f"{parameter('groups_per_user')} and {parameter('private_keys')} need {parameter('groups')}; give it as "
+            "well, or leave them out"
+        )
     setting = Setting(
         n_users=users,
         epsilon=epsilon,

@@ -21,12 +21,15 @@ class DryCharge:
     Attributes:
         charge_of: the charge that a ledger would be asked for; None without a ledger.
         request, statistic, mechanism: what would be released.
+        by, groups: the group columns, and the number of groups if they are public.
     """
 
     charge_of: LedgerCharge | None
     request: Request
     statistic: str
     mechanism: str
+    by: tuple[str, ...] = ()
+    groups: int | None = None
 
     def find_recorded(self, request: Request) -> DryRun | None:
         """Return the dry run of a question that was answered before.
@@ -66,4 +69,6 @@ class DryCharge:
             steps=prospect.steps,
             needs=prospect.needs,
             receipt=receipt,
+            by=self.by,
+            groups=self.groups,
         )

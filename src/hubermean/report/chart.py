@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hubermean.report.axis import Axis
 from hubermean.report.document import safe, tag
+from hubermean.types.axis import Axis
 
 Ends = tuple[float, float]
 
@@ -31,7 +31,7 @@ _NARROWEST = 40  # an axis may be this many times as wide as an interval that is
 class Point:
     """A row of a chart: a value with a wide and a narrow interval, each optional, or only a name.
 
-    `text` is the row in words, for tooltips and screen readers.
+    `text` is the row in words, for tooltips and screen readers; `missing` is shown where there is no value.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Point:
     value: float | None = None
     wide: Ends | None = None
     narrow: Ends | None = None
+    missing: str = "not released"
 
     def numbers(self) -> list[float]:
         value = [] if self.value is None else [self.value]
@@ -62,9 +63,13 @@ def strip(point: Point, *, name: str, title: str) -> str:
     return _svg(content, height=_STRIP + _AXIS, name=name, title=title, description=point.text)
 
 
-def forest(points: Sequence[Point], *, name: str, title: str) -> str:
-    """Return a chart with one row per point on a common axis, in the order given."""
-    axis = Axis.covering([number for point in points for number in point.numbers()])
+def forest(points: Sequence[Point], *, name: str, title: str, ends: Ends | None = None) -> str:
+    """Return a chart with one row per point, in the order given, on a common axis.
+
+    The axis reaches from one of `ends` to the other, and covers all numbers if there are none. What is not on it is cut
+    off.
+    """
+    axis = Axis.covering(ends or [number for point in points for number in point.numbers()])
     height = _ROW * len(points)
     # Every second row is shaded; the bands lie beneath the grid, the grid beneath the marks.
     bands = [_draw_band(number) for number in range(1, len(points), 2)]
@@ -74,7 +79,7 @@ def forest(points: Sequence[Point], *, name: str, title: str) -> str:
         words = tag("text", safe(_shorten(point.name)), x=0, y=middle, dy="0.35em", class_="name")
         names.append(tag("g", tag("title", safe(point.text)), words))
         if point.value is None:
-            words = tag("text", "not released", x="1%", y=middle, dy="0.35em", class_="missing")
+            words = tag("text", safe(point.missing), x="1%", y=middle, dy="0.35em", class_="missing")
             marks.append(tag("g", tag("title", safe(point.text)), words))
         else:
             marks.append(_draw_point(point, axis, middle, thick=7))
@@ -174,9 +179,9 @@ def _draw_point(point: Point, axis: Axis, middle: float, *, thick: int) -> str:
     if point.wide is not None:
         low, high = (f"{axis.position(end):.3f}%" for end in point.wide)
         marks.append(tag("line", x1=low, x2=high, y1=middle, y2=middle, class_="wide"))
-        for end in (low, high):
+        for end in (at for at, number in zip((low, high), point.wide, strict=True) if axis.holds(number)):
             marks.append(tag("line", x1=end, x2=end, y1=middle - 5, y2=middle + 5, class_="wide"))
-    if point.narrow is not None:
+    if point.narrow is not None and axis.holds(point.narrow[0]) and axis.holds(point.narrow[1]):
         start, stop = map(axis.position, point.narrow)
         marks.append(
             tag(
@@ -189,7 +194,7 @@ def _draw_point(point: Point, axis: Axis, middle: float, *, thick: int) -> str:
                 class_="narrow",
             )
         )
-    if point.value is not None:
+    if point.value is not None and axis.holds(point.value):
         marks.append(tag("circle", cx=f"{axis.position(point.value):.3f}%", cy=middle, r=_DOT, class_="dot"))
     return tag("g", *marks)
 

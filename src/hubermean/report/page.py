@@ -10,12 +10,15 @@ from hubermean.accounting.budget import format_amounts, has_stages
 from hubermean.report.chart import Point, bar, color_class, comparable, forest, strip
 from hubermean.report.document import document, facts_table, note, number_cell, safe, section, table, tag
 from hubermean.report.guarantee import NOT_COVERED, explain_guarantee
+from hubermean.report.style import NOTEBOOK_STYLE
 from hubermean.report.subject import NARROW_LEVEL, Line, Subject
+from hubermean.report.time_chart import time_chart
 from hubermean.types.formatting import SHOWN, number, readable
+from hubermean.types.group_order import FEWEST_IN_A_LINE
 from hubermean.types.release import Release
 from hubermean.types.release_table import ReleaseTable
 
-GROUPS_DRAWN = 40
+GROUPS_DRAWN, GROUPS_IN_A_NOTEBOOK = 40, 16
 COLUMNS_DRAWN = 4
 """In a table of groups, where each column has its own chart."""
 NO_INTERVAL = (
@@ -151,6 +154,11 @@ def _legend(subject: Subject) -> str:
     interval = subject.interval
     if interval is None:
         return NO_INTERVAL
+    if subject.is_table and is_line(subject):
+        return (
+            f"Line: the released values. Band: {interval.level:.0%} interval of each. They cover {interval.covers}. "
+            f"{interval.assumption}".rstrip()
+        )
     return (
         f"Dot: the released value. Line: {interval.level:.0%} interval; thick part: {NARROW_LEVEL:.0%} interval. "
         f"They cover {interval.covers}. {interval.assumption}".rstrip()
@@ -166,25 +174,61 @@ def _groups(subject: Subject) -> str:
     if released < len(subject.lines):
         summary += f", {released:,} of them released"
     content = [tag("p", safe(f"{summary}; {subject.what} of each."), class_="label"), *_warnings(subject)]
-    drawn = subject.lines[:GROUPS_DRAWN]
-    for column, name in enumerate(subject.columns[:COLUMNS_DRAWN]):
-        points = [line.point(column, ", ".join(line.group)) for line in drawn]
-        if not points:
-            break
+    for column, name in enumerate(subject.columns[:COLUMNS_DRAWN] if subject.lines else ()):
         if len(subject.columns) > 1:
             content.append(tag("h2", safe(name)))
-        title = f"Private {subject.what} of {name} by {' and '.join(subject.by)}"
-        content.append(tag("figure", forest(points, name=f"groups{column}", title=title)))
+        content.append(tag("figure", draw_groups(subject, column, most=GROUPS_DRAWN)))
     legend = _legend(subject) if subject.lines else "No group has enough users to appear."
+    if any(map(subject.is_cut_off, range(min(len(subject.columns), COLUMNS_DRAWN)))):
+        legend += " What reaches beyond a chart is cut off."
     content.append(tag("p", safe(legend), class_="note"))
     left = []
-    if len(subject.lines) > GROUPS_DRAWN:
-        left.append(f"the first {GROUPS_DRAWN} of {len(subject.lines):,} groups")
+    if len(subject.lines) > GROUPS_DRAWN and not is_line(subject):
+        left.append(
+            f"the {GROUPS_DRAWN // 2} largest and the {GROUPS_DRAWN // 2} smallest of {len(subject.lines):,} groups"
+        )
     if len(subject.columns) > COLUMNS_DRAWN:
         left.append(f"the first {COLUMNS_DRAWN} of {len(subject.columns):,} columns")
     if left:
         content.append(_note_drawn(left))
     return section(None, *content)
+
+
+def is_line(subject: Subject) -> bool:
+    """Whether groups are drawn as a line over time."""
+    return (
+        subject.times is not None
+        and sum(map(bool, (line.values for line in subject.lines))) >= FEWEST_IN_A_LINE
+    )
+
+
+def draw_groups(subject: Subject, column: int, *, most: int) -> str:
+    """Return the chart of a column: a line over time, or a row per group, of many the first and the last ones."""
+    names = " and ".join(subject.by)
+    title = f"Private {subject.what} of {subject.columns[column]} by {names}"
+    points = [line.point(column, ", ".join(line.group)) for line in subject.lines]
+    ends = subject.axis_ends(column)
+    if is_line(subject) and subject.times is not None and ends is not None:
+        return time_chart(points, subject.times, name=f"groups{column}", title=title, ends=ends)
+    shown = subject.order(column).cut(most)
+    rows = [points[row] for row in shown.first]
+    if shown.left_out:
+        text = f"{_count(shown.left_out, 'more group')}"
+        rows.append(Point(name="…", text=text, missing=text))
+    rows += [points[row] for row in shown.last]
+    return forest(rows, name=f"groups{column}", title=title, ends=ends)
+
+
+def chart_of_groups(release: ReleaseTable) -> str:
+    """Return the charts of a table as safe markup with styles of its own, for a notebook."""
+    subject = Subject.of(release)
+    drawn = [
+        (tag("div", safe(name)) if len(subject.columns) > 1 else "")
+        + draw_groups(subject, column, most=GROUPS_IN_A_NOTEBOOK)
+        for column, name in enumerate(subject.columns[:COLUMNS_DRAWN] if subject.lines else ())
+    ]
+    style = f"<style>{NOTEBOOK_STYLE}</style>"
+    return tag("div", style, *drawn, class_="hubermean-groups") if drawn else ""
 
 
 def _all_rows(subject: Subject) -> list[str]:
@@ -198,7 +242,10 @@ def _all_rows(subject: Subject) -> list[str]:
             headings += [name, f"{name}, {level}" if several else level]
         if subject.behind is not None:
             headings.append(subject.behind)
-        rows = [_group_row(line, len(subject.columns), subject.behind is not None) for line in subject.lines]
+        lines = subject.lines
+        if subject.times is not None:
+            lines = tuple(lines[row] for row in subject.order(0).rows)
+        rows = [_group_row(line, len(subject.columns), subject.behind is not None) for line in lines]
         listed = table(headings, rows, words=len(subject.by), caption=f"{subject.what} of each group")
         return [section("All groups", listed)]
     if len(subject.columns) <= SHOWN:

@@ -60,6 +60,9 @@ svg svg.plot { overflow: visible; }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .base { stroke: var(--muted); stroke-width: 1; }
 .step { stroke: var(--accent); stroke-width: 2; stroke-linecap: round; }
+.over-time { fill: var(--narrow); fill-opacity: .55; }
+.line { fill: none; stroke: var(--accent); stroke-width: 2; stroke-linejoin: round; }
+.time .tick { paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
 .history { margin-top: .4rem; }
 .zero { stroke: var(--muted); stroke-width: 1; stroke-dasharray: 3 3; }
 .band { fill: var(--band); }
@@ -115,4 +118,23 @@ footer { margin-top: 1.25rem; }
   .forest { zoom: .75; }
   h2, h3 { break-after: avoid; }
 }
+"""
+
+# A notebook is light or dark whatever the system is: text takes its color, and marks stand out on either ground.
+NOTEBOOK_STYLE = """
+.hubermean-groups { max-width: 46rem; margin: .5rem 0; }
+.hubermean-groups svg { display: block; overflow: visible; }
+.hubermean-groups svg svg { overflow: hidden; }
+.hubermean-groups svg svg.plot { overflow: visible; }
+.hubermean-groups text { font-size: 12px; fill: currentColor; font-family: inherit; }
+.hubermean-groups .tick, .hubermean-groups .missing { opacity: .7; }
+.hubermean-groups .missing { font-style: italic; }
+.hubermean-groups .grid, .hubermean-groups .base { stroke: currentColor; stroke-opacity: .2; }
+.hubermean-groups .zero { stroke: currentColor; stroke-opacity: .5; stroke-dasharray: 3 3; }
+.hubermean-groups .band { fill: currentColor; fill-opacity: .04; }
+.hubermean-groups .wide { stroke: #4a86c5; stroke-width: 2; }
+.hubermean-groups .narrow { fill: #4a86c5; fill-opacity: .45; }
+.hubermean-groups .over-time { fill: #4a86c5; fill-opacity: .3; }
+.hubermean-groups .line { fill: none; stroke: #4a86c5; stroke-width: 2; }
+.hubermean-groups .dot { fill: #4a86c5; }
 """

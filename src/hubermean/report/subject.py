@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from hubermean.errors import printable
 from hubermean.report.chart import Point
 from hubermean.types.formatting import about
+from hubermean.types.group_order import GroupOrder, axis_ends, group_times, is_noise, order_groups
 from hubermean.types.release import DEFAULT_LEVEL, Interval, Release
 from hubermean.types.release_info import ReleaseInfo, format_values
 from hubermean.types.release_table import Refusal, ReleaseTable
@@ -18,7 +20,7 @@ NARROW_LEVEL = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One release of a page; `reason` if the group was not released."""
+    """One release of a page; `reason` if the group was not released. `noise` says which values are noise alone."""
 
     group: tuple[str, ...] = ()
     values: tuple[float, ...] = ()
@@ -27,6 +29,7 @@ class Line:
     behind: str = ""
     statistic: str = "mean"
     reason: str | None = None
+    noise: tuple[bool, ...] = ()
 
     @classmethod
     def of(cls, item: Release | Refusal, by: tuple[str, ...]) -> Line:
@@ -35,11 +38,19 @@ class Line:
         group = tuple(_format_key(keys[name]) if name in keys else "" for name in by)
         if not isinstance(item, Release):
             return cls(group=group, reason=item.reason)
+        wide, bounds = item.interval_details(DEFAULT_LEVEL), item.parameters.get("bounds")
+        columns = len(item.values)
         return cls(
             group=group,
             values=item.values,
             statistic=item.statistic,
-            wide=item.interval_details(DEFAULT_LEVEL),
+            noise=()
+            if wide is None or not bounds or not by
+            else tuple(
+                bool(is_noise(bounds, columns, column, wide.low[column], wide.high[column]))
+                for column in range(columns)
+            ),
+            wide=wide,
             narrow=item.interval_details(NARROW_LEVEL),
             behind=""
             if item.denominator is None or item.denominator.exact
@@ -52,7 +63,11 @@ class Line:
             return format_values(self.statistic, self.values[column])[0], ""
         ends = self.wide.low[column], self.wide.high[column]
         value, low, high = format_values(self.statistic, self.values[column], *ends)
-        return value, f"{low} to {high}"
+        return f"{value} (noise)" if self.is_noise(column) else value, f"{low} to {high}"
+
+    def is_noise(self, column: int) -> bool:
+        """Whether the value of a column is noise alone."""
+        return bool(self.noise) and self.noise[column]
 
     def point(self, column: int, name: str) -> Point:
         """Return the row of a chart."""
@@ -78,6 +93,7 @@ class Subject:
         n_users: the number of users if it is public.
         parameters: those of the release, and those that concern groups and the ledger.
         warnings: sentences on how the values should not be read.
+        times: where each line lies in time; None unless groups are dates, periods or years.
     """
 
     info: ReleaseInfo
@@ -88,6 +104,7 @@ class Subject:
     n_users: int | None
     parameters: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    times: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, release: Release | ReleaseTable) -> Subject:
@@ -99,7 +116,8 @@ class Subject:
             about["groups"] = (
                 "public" if release.public_keys else "selected privately: those with enough users"
             )
-            about["groups a user counts in"] = release.max_groups
+            if release.max_groups is not None:
+                about["groups a user counts in"] = release.max_groups
         return cls(
             info=release,
             guarantee=release.guarantee,
@@ -109,6 +127,27 @@ class Subject:
             n_users=release.n_users if isinstance(release, Release) else None,
             parameters={**about, **release.parameters, **_describe_charge(release)},
             warnings=release.warnings,
+            times=group_times([tuple((item.group or {}).values()) for item in items]) if by else None,
+        )
+
+    def order(self, column: int) -> GroupOrder:
+        """Return the order in which a chart of a column shows the lines."""
+        return order_groups(
+            [line.values[column] if line.values else math.nan for line in self.lines],
+            uninformative=[line.is_noise(column) for line in self.lines],
+            times=self.times,
+        )
+
+    def axis_ends(self, column: int) -> tuple[float, float] | None:
+        """Return the range that a chart of a column shows."""
+        lines = [line for line in self.lines if line.values]
+        return axis_ends(
+            [line.values[column] for line in lines],
+            [
+                (math.nan, math.nan) if line.wide is None else (line.wide.low[column], line.wide.high[column])
+                for line in lines
+            ],
+            uninformative=[line.is_noise(column) for line in lines],
         )
 
     @property
@@ -129,6 +168,15 @@ class Subject:
     def interval(self) -> Interval | None:
         """The interval of the first release that has one; level and coverage are the same for all."""
         return next((line.wide for line in self.lines if line.wide is not None), None)
+
+    def is_cut_off(self, column: int) -> bool:
+        """Whether a chart of a column does not show all of an interval."""
+        shown = self.axis_ends(column)
+        return shown is not None and any(
+            line.wide.low[column] < shown[0] or line.wide.high[column] > shown[1]
+            for line in self.lines
+            if line.wide is not None
+        )
 
 
 def _format_key(key: Any) -> str:

@@ -56,6 +56,8 @@ class DryRun:
         statistic: "mean" or "count".
         columns, per, neighbors, epsilon, delta: the request.
         mechanism: the mechanism that would run.
+        by: the group columns; empty without groups.
+        groups: the number of public groups; None if they would be selected privately, or without groups.
         steps, needs: see `Prospect`. If private data do not have what is needed, the release ends early and costs no
             more than the steps that ran.
         receipt: what the ledger would do; None without one.
@@ -71,6 +73,8 @@ class DryRun:
     steps: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     receipt: DryRunReceipt | None = None
+    by: tuple[str, ...] = ()
+    groups: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the dry run as plain data."""
@@ -82,6 +86,7 @@ class DryRun:
         budget += f", delta = {number(self.delta)}" if self.delta > 0 else ""
         rows = [
             ("would release", f"{self.statistic} of {_list_some(self.columns)}, per {self.per}"),
+            *([("groups", self._describe_groups())] if self.by else []),
             ("mechanism", self.mechanism),
             ("budget", f"{budget}, {self.neighbors.value}"),
         ]
@@ -93,6 +98,12 @@ class DryRun:
         if self.receipt is not None:
             rows.append(("ledger", str(self.receipt)))
         return [(label, printable(text)) for label, text in rows]
+
+    def _describe_groups(self) -> str:
+        names = _list_some(self.by)
+        if self.groups is None:
+            return f"by {names}; those with enough users, selected privately"
+        return f"by {names}; {self.groups:,} public {'group' if self.groups == 1 else 'groups'}"
 
     def __str__(self) -> str:
         return repr(Lines(tuple(self.rows())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -166,11 +166,21 @@ class Release(ReleaseInfo):
         }
 
     def to_arrow(self, level: float = DEFAULT_LEVEL) -> ArrowTable:
-        """Return a PyArrow table with one row per column: `column`, `value`, and `low` and `high` of its interval."""
+        """Return a PyArrow table with one row per column: `column`, `value`, `interval_low` and `interval_high`.
+
+        Where the number of users or records behind the values was measured, it is in `users` or `records`.
+        """
         details = self.interval_details(level)
         nothing = [None] * len(self.columns)
         low, high = (nothing, nothing) if details is None else (details.low, details.high)
-        return make_table({"column": self.columns}, [("value", self.values), ("low", low), ("high", high)])
+        numbers: list[tuple[str, Sequence[float | None]]] = [
+            ("value", self.values),
+            ("interval_low", low),
+            ("interval_high", high),
+        ]
+        if self.denominator is not None:
+            numbers.append((f"{self.per}s", [self.denominator.value] * len(self.columns)))
+        return make_table({"column": self.columns}, numbers)
 
     @property
     def screen(self) -> Screen:
@@ -216,7 +226,9 @@ class Release(ReleaseInfo):
         return Grid(
             headings=("column", self.statistic, *level),
             rows=tuple(rows),
-            more=f"... and {hidden:,} more columns, in to_dict() and --json" if hidden > 0 else "",
+            notes=((len(rows), f"… and {hidden:,} more columns, in to_dict() and --json"),)
+            if hidden > 0
+            else (),
         )
 
     def _based_on(self) -> list[tuple[str, str]]:

@@ -155,7 +155,11 @@ class ReleaseInfo(ABC):
         return str(self.screen)
 
     def _repr_html_(self) -> str:
-        return self.screen.to_html(self.details)
+        return self.screen.to_html(self.details, self._chart())
+
+    def _chart(self) -> str:
+        """Return what a notebook draws beside the numbers, as safe markup."""
+        return ""
 
     def info_fields(self) -> dict[str, Any]:
         """Return the fields of this class by name."""

@@ -8,21 +8,28 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubermean.accounting.arguments import is_real
 from hubermean.data.arrays import FloatArray
 from hubermean.errors import InputError
-from hubermean.types.formatting import about
 from hubermean.types.frames import make_table
+from hubermean.types.group_order import (
+    FEWEST_IN_A_LINE,
+    GroupOrder,
+    axis_ends,
+    group_times,
+    is_noise,
+    order_groups,
+)
 from hubermean.types.release import Denominator, Interval, Release, group_fields
-from hubermean.types.release_info import DEFAULT_LEVEL, ReleaseInfo, format_values, state_guarantee
-from hubermean.types.screen import Grid, Lines, Screen
+from hubermean.types.release_info import DEFAULT_LEVEL, ReleaseInfo, state_guarantee
+from hubermean.types.screen import Lines, Screen
+from hubermean.types.table_screen import draw_times, show_groups
 
 if TYPE_CHECKING:
     import pyarrow
 
-ALL_SHOWN, ROWS_SHOWN = 12, 8
-"""Rows of a table that are all shown, and how many of a longer one; `to_dict` and the data frames have all."""
 _NAMED = 3  # columns that a title names
 
 
@@ -68,7 +75,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         by: names of the group columns.
         keys: the groups, each a tuple with one entry per group column.
         values: shape (groups, columns); NaN for a group that was refused.
-        max_groups: the most groups that a user counts in.
+        max_groups: the most groups that a user counts in; None for all of them.
         public_keys: whether the caller gave the groups; otherwise they were selected privately.
         intervals: computes `interval_at`; None if the mechanism offers no interval.
         measured: computes `denominators`; None if they were not measured.
@@ -81,7 +88,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     by: tuple[str, ...]
     keys: tuple[tuple[Any, ...], ...]
     values: FloatArray
-    max_groups: int
+    max_groups: int | None
     public_keys: bool
     intervals: TableIntervals | None = None
     measured: Denominators | None = None
@@ -140,6 +147,8 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     def covers(self) -> str:
         """What the intervals cover and what they do not; each interval is for one group alone."""
         covered = "" if self.intervals is None else self.intervals.covers
+        if self.max_groups is None:
+            return f"{covered}; for each group separately"
         groups = "1 group" if self.max_groups == 1 else f"{self.max_groups:,} groups"
         left_out = f"records left out because their user is in more than {groups} are not covered"
         return f"{covered}; for each group separately; {left_out}"
@@ -199,17 +208,21 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         }
 
     def to_arrow(self, level: float = DEFAULT_LEVEL) -> pyarrow.Table:
-        """Return a PyArrow table: group columns, then value, low and high per column, and the denominator."""
+        """Return a PyArrow table: the group columns, then per value column its value and the ends of its interval.
+
+        For a column `fare` they are named `fare`, `fare_interval_low` and `fare_interval_high`. The last column,
+        `users` or `records`, is the measured number behind each value, where there is one.
+        """
         names = {name: [key[position] for key in self.keys] for position, name in enumerate(self.by)}
         ends = self.interval_at(level)
         numbers: list[tuple[str, Any]] = []
         for position, column in enumerate(self.columns):
             numbers.append((column, self.values[:, position]))
             if ends is not None:
-                numbers.append((f"{column}_low", ends[0][:, position]))
-                numbers.append((f"{column}_high", ends[1][:, position]))
+                numbers.append((f"{column}_interval_low", ends[0][:, position]))
+                numbers.append((f"{column}_interval_high", ends[1][:, position]))
         if self.denominators:
-            numbers.append(("denominator", [one.value for one in self.denominators]))
+            numbers.append((f"{self.per}s", [one.value for one in self.denominators]))
         return make_table(names, numbers)
 
     @property
@@ -227,7 +240,12 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             needed = self.parameters.get("users_for_a_group", 0)
             lines.append(("Groups", f"none has enough users to appear (about {needed:,}); try larger groups"))
         lines += self.privacy_lines()
-        return Screen(title=self._title, grid=self._grid() if len(self) else None, lines=Lines(tuple(lines)))
+        return Screen(
+            title=self._title,
+            grid=show_groups(self) if len(self) else None,
+            lines=Lines(tuple(lines)),
+            charts=draw_times(self),
+        )
 
     @property
     def _title(self) -> str:
@@ -239,52 +257,70 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         what = "Number of" if self.statistic == "count" else "Mean"
         return f"{what} {columns} by {', '.join(self.by)}   ({'; '.join(notes)})"
 
-    def _grid(self) -> Grid:
-        """Return one row per group; of several columns, one row per group and column."""
-        several, behind = len(self.columns) > 1, bool(self.denominators) and not self.denominators[0].exact
-        headings = [*self.by, *(["column", self.statistic] if several else self.columns)]
-        if self.intervals is not None:
-            headings.append(f"{DEFAULT_LEVEL:.0%} interval")
-        if behind:
-            headings.append(f"{self.per}s")
-        all_fit = len(self) * len(self.columns) <= ALL_SHOWN
-        groups = len(self) if all_fit else max(ROWS_SHOWN // len(self.columns), 1)
-        rows = []
-        for row in self[:groups]:
-            keys = [str(key) for key in (row.group or {}).values()]
-            if isinstance(row, Refusal):
-                cells = [*keys, *([""] if several else []), "not released"]
-                rows.append((*cells, *[""] * (len(headings) - len(cells))))
-                continue
-            details = row.interval_details()
-            for position, (column, value) in enumerate(zip(self.columns, row.values, strict=True)):
-                ends = () if details is None else (details.low[position], details.high[position])
-                text, *shown = format_values(self.statistic, value, *ends)
-                cells = [*keys, *([column] if several else [])]
-                cells.append(f"{text} (noise)" if self._is_uninformative(position, ends) else text)
-                if self.intervals is not None:
-                    cells.append(" to ".join(shown))
-                if behind and row.denominator is not None:
-                    cells.append(about(row.denominator.value, row.denominator.high - row.denominator.low))
-                rows.append((*cells, *[""] * (len(headings) - len(cells))))
-        hidden = len(self) - groups
-        return Grid(
-            headings=tuple(headings),
-            rows=tuple(rows),
-            names=len(self.by) + several,
-            more=f"... and {hidden:,} more groups, in to_pandas(), to_dict() and --json"
-            if hidden > 0
-            else "",
+    @cached_property
+    def times(self) -> tuple[float, ...] | None:
+        """Where each group lies in time; None unless the groups are dates, periods or years."""
+        return group_times(self.keys)
+
+    def order(self, column: int = 0) -> GroupOrder:
+        """Return the order in which groups are shown: time order, or sorted by the values of a column.
+
+        Args:
+            column: the number of the value column.
+        """
+        noise = self.is_uninformative(column).tolist()
+        return order_groups(self.values[:, column].tolist(), uninformative=noise, times=self.times)
+
+    def axis_ends(self, column: int = 0, level: float = DEFAULT_LEVEL) -> tuple[float, float] | None:
+        """Return the range that a chart of a column shows, on which every value is that is more than noise.
+
+        Args:
+            column: the number of the value column.
+            level: of the intervals.
+        """
+        ends = self.interval_at(level)
+        return axis_ends(
+            self.values[:, column].tolist(),
+            []
+            if ends is None
+            else list(zip(ends[0][:, column].tolist(), ends[1][:, column].tolist(), strict=True)),
+            uninformative=self.is_uninformative(column).tolist(),
         )
 
-    def _is_uninformative(self, column: int, ends: Sequence[float]) -> bool:
-        """Whether an interval reaches from bound to bound, so that the value carries no information."""
-        bounds = self.parameters.get("bounds")
-        if not bounds or not ends:
-            return False
-        low, high = bounds if len(self.columns) == 1 else bounds[column]
-        room = 1e-9 * (high - low)
-        return bool(ends[0] <= low + room and ends[1] >= high - room)
+    def ends_of(self, row: int, column: int) -> tuple[float, float] | None:
+        """Return the ends of a group's 95% interval; None if it has none.
+
+        Args:
+            row: the position of the group.
+            column: the number of the value column.
+        """
+        ends = self.interval_at()
+        if ends is None or row in self.refusals or np.isnan(ends[0][row]).any():
+            return None
+        return float(ends[0][row, column]), float(ends[1][row, column])
+
+    def is_uninformative(self, column: int) -> NDArray[np.bool_]:
+        """Return which groups' intervals reach from bound to bound, so that the value is noise alone.
+
+        Args:
+            column: the number of the value column.
+        """
+        bounds, ends = self.parameters.get("bounds"), self.interval_at()
+        if not bounds or ends is None:
+            return np.zeros(len(self), dtype=np.bool_)
+        low, high = ends[0][:, column], ends[1][:, column]
+        noise: NDArray[np.bool_] = is_noise(bounds, len(self.columns), column, low, high)
+        return noise
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the groups are drawn as a line over time."""
+        return self.times is not None and len(self) - len(self.refusals) >= FEWEST_IN_A_LINE
+
+    def _chart(self) -> str:
+        from hubermean.report.page import chart_of_groups
+
+        return chart_of_groups(self)
 
     @property
     def details(self) -> Lines:

@@ -1,21 +1,26 @@
 """What people see of a release: a grid of numbers and labelled lines, as text of a given width and as HTML.
 
-A terminal, a Python prompt and a notebook show the same `Screen`. `Lines` are all further details.
+A terminal, a Python prompt and a notebook show the same `Screen`. `Lines` are all further details. A terminal that
+cannot show Unicode gets charts of ASCII.
 """
 
 from __future__ import annotations
 
 import html
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hubermean.errors import printable
+from hubermean.types.text_chart import UNICODE, Marks, Span, TimeChart, marks_for
 
 WIDTH = 76
 WARNING, GROUP = "Warning", "Group"
 _LABELS = 15  # characters of a label, at least
 _LONGEST_LABEL, _LONGEST_CELL, _LONGEST_NAME = 34, 40, 26
+_SHORTEST_NAME = 12  # to which names are shortened to make room for a chart
+_NARROWEST_CHART, _WIDEST_CHART = 12, 40
 _GAP = "  "
 _BOLD, _CARE = ";font-weight:bold;font-size:120%", ";border-left:3px solid #d4572a;padding-left:8px"
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:none"
@@ -65,35 +70,64 @@ class Lines:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table of texts; the first `names` columns are left-justified, and the others, numbers, to the right."""
+    """A table of texts; the first `names` columns are left-justified, and the others, numbers, to the right.
+
+    Attributes:
+        headings, rows: the texts.
+        names: how many columns are text.
+        notes: lines between the rows, each with the number of rows above it.
+        spans: the intervals of the rows on a common axis, for a chart beside them; empty for none.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     names: int = 1
-    more: str = ""
+    notes: tuple[tuple[int, str], ...] = ()
+    spans: tuple[Span | None, ...] = ()
 
-    def lines(self) -> list[str]:
-        """Return the heading and the rows as aligned text, and a note on the rows that are not shown."""
-        cells = [self._shortened(row) for row in (self.headings, *self.rows)]
+    def lines(self, width: int = WIDTH, marks: Marks = UNICODE) -> list[str]:
+        """Return the heading and the rows as aligned text, with a chart if there is room for it."""
+        longest = _LONGEST_NAME
+        lines = self._aligned(longest, marks)
+        while self.spans and longest > _SHORTEST_NAME and _chart_width(lines, width) < _NARROWEST_CHART:
+            longest -= 1
+            lines = self._aligned(longest, marks)
+        chart = _chart_width(lines, width)
+        if not self.spans or chart < _NARROWEST_CHART:
+            heading, *rows = [line.rstrip() for line in self._aligned(_LONGEST_NAME, marks)]
+        else:
+            heading, *rows = [
+                f"{line}{_GAP}{'' if span is None else span.draw(min(chart, _WIDEST_CHART), marks)}".rstrip()
+                for line, span in zip(lines, (None, *self.spans), strict=True)
+            ]
+        for position, note in sorted(self.notes, reverse=True):
+            rows.insert(position, note.replace(UNICODE.ellipsis, marks.ellipsis))
+        return [heading, *rows]
+
+    def _aligned(self, longest: int, marks: Marks) -> list[str]:
+        cells = [self._shortened(row, longest, marks) for row in (self.headings, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
+        return [
             _GAP.join(
                 cell.ljust(width) if position < self.names else cell.rjust(width)
                 for position, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
+            )
             for row in cells
         ]
-        return [*lines, self.more] if self.more else lines
 
-    def _shortened(self, row: Sequence[str]) -> list[str]:
+    def _shortened(self, row: Sequence[str], longest: int, marks: Marks) -> list[str]:
         return [
-            shortened(printable(cell), _LONGEST_NAME if position < self.names else _LONGEST_CELL)
+            shortened(
+                marks.fit(printable(cell)),
+                longest if position < self.names else _LONGEST_CELL,
+                marks.ellipsis,
+            )
             for position, cell in enumerate(row)
         ]
 
     def to_html(self) -> str:
         """Return the grid as an HTML table."""
-        head, *body = (
+        head, *body = [
             "<tr>"
             + "".join(
                 f'<{kind} style="{_CELL}{"" if position < self.names else ";text-align:right"}">'
@@ -102,18 +136,24 @@ class Grid:
             )
             + "</tr>"
             for kind, row in (("th", self.headings), *(("td", row) for row in self.rows))
-        )
-        more = f"<p>{html.escape(self.more)}</p>" if self.more else ""
-        return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{more}"
+        ]
+        for position, note in sorted(self.notes, reverse=True):
+            cell = f'<td colspan="{len(self.headings)}" style="{_CELL};opacity:0.75">{html.escape(note)}</td>'
+            body.insert(position, f"<tr>{cell}</tr>")
+        return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """The first screen of a release: a title and a grid where there is more than one number, and labelled lines."""
+    """The first screen of a release: a title and a grid where there is more than one number, and labelled lines.
+
+    `charts` are drawn below the grid, for groups in time.
+    """
 
     lines: Lines
     title: str = ""
     grid: Grid | None = None
+    charts: tuple[tuple[str, TimeChart], ...] = ()
 
     @property
     def number(self) -> str | None:
@@ -124,21 +164,29 @@ class Screen:
             else next((label for label, _ in self.lines if label != GROUP), None)
         )
 
+    def chart_lines(self, width: int = WIDTH, marks: Marks = UNICODE) -> list[str]:
+        """Return the charts as text, each with an empty line above it, and its name where there are several."""
+        drawn = []
+        for name, chart in self.charts:
+            drawn += ["", *([printable(name)] if len(self.charts) > 1 else []), *chart.lines(width, marks)]
+        return drawn
+
     def __str__(self) -> str:
+        marks = marks_for(getattr(sys.stdout, "encoding", None))
         parts = [printable(self.title)] if self.title else []
         if self.grid is not None:
-            parts += [*self.grid.lines(), ""]
+            parts += [*self.grid.lines(marks=marks), *self.chart_lines(marks=marks), ""]
         return "\n".join([*parts, repr(self.lines)])
 
-    def to_html(self, details: Lines) -> str:
-        """Return the screen as HTML, with the details folded beneath it."""
+    def to_html(self, details: Lines, chart: str = "") -> str:
+        """Return the screen as HTML, with a chart that is safe markup, and with the details folded beneath it."""
         title = f'<p style="font-weight:bold">{html.escape(printable(self.title))}</p>' if self.title else ""
         grid = "" if self.grid is None else self.grid.to_html()
         folded = f"<details><summary>Details</summary>{details.to_html()}</details>"
-        return f"<div>{title}{grid}{self.lines.to_html(self.number)}{folded}</div>"
+        return f"<div>{title}{chart}{grid}{self.lines.to_html(self.number)}{folded}</div>"
 
 
-def shortened(text: str, longest: int) -> str:
+def shortened(text: str, longest: int, ellipsis: str = UNICODE.ellipsis) -> str:
     """Return a text without its middle where it is too long.
 
     >>> shortened("amount_of_the_invoice_in_euro", 17)
@@ -146,5 +194,9 @@ def shortened(text: str, longest: int) -> str:
     """
     if len(text) <= longest:
         return text
-    half = (longest - 1) // 2
-    return f"{text[: longest - 1 - half]}…{text[len(text) - half :]}"
+    half = (longest - len(ellipsis)) // 2
+    return f"{text[: longest - len(ellipsis) - half]}{ellipsis}{text[len(text) - half :]}"
+
+
+def _chart_width(lines: Sequence[str], width: int) -> int:
+    return width - max(map(len, lines)) - len(_GAP)

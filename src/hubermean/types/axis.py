@@ -55,6 +55,10 @@ class Axis:
         along = (Fraction(value) - self.low) / (self.high - self.low)
         return 100.0 * float(min(max(along, Fraction(0)), Fraction(1)))
 
+    def holds(self, value: float) -> bool:
+        """Whether a number is on the axis."""
+        return math.isfinite(value) and self.low <= value <= self.high
+
     @property
     def zero(self) -> float | None:
         """Where zero is, if on the axis."""
