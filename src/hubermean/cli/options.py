@@ -261,7 +261,7 @@ MaxGroups = Annotated[
     int | None,
     typer.Option(
         metavar="NUMBER",
-        help="Most groups a user counts in, by default 1. Fewer drop records, more add noise.",
+        help="Most groups a user counts in, by default all of its groups. Fewer drop records.",
         rich_help_panel=GROUPS,
     ),
 ]

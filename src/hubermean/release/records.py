@@ -195,7 +195,7 @@ def _restore_table(record: Mapping[str, Any], shared: dict[str, Any]) -> Release
         by=tuple(map(_check_text, record["by"])),
         keys=tuple(tuple(_restore_key(one) for one in key) for key in record["keys"]),
         values=_to_array(record["values"], groups, columns),
-        max_groups=int(_check_number(record["max_groups"])),
+        max_groups=None if record["max_groups"] is None else int(_check_number(record["max_groups"])),
         public_keys=bool(record["public_keys"]),
         refusals={int(row): _check_text(reason) for row, reason in record["refusals"]},
         intervals=_restore_intervals(record["intervals"], groups, columns),

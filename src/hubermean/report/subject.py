@@ -99,7 +99,8 @@ class Subject:
             about["groups"] = (
                 "public" if release.public_keys else "selected privately: those with enough users"
             )
-            about["groups a user counts in"] = release.max_groups
+            if release.max_groups is not None:
+                about["groups a user counts in"] = release.max_groups
         return cls(
             info=release,
             guarantee=release.guarantee,

@@ -68,7 +68,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         by: names of the group columns.
         keys: the groups, each a tuple with one entry per group column.
         values: shape (groups, columns); NaN for a group that was refused.
-        max_groups: the most groups that a user counts in.
+        max_groups: the most groups that a user counts in; None for all of them.
         public_keys: whether the caller gave the groups; otherwise they were selected privately.
         intervals: computes `interval_at`; None if the mechanism offers no interval.
         measured: computes `denominators`; None if they were not measured.
@@ -81,7 +81,7 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     by: tuple[str, ...]
     keys: tuple[tuple[Any, ...], ...]
     values: FloatArray
-    max_groups: int
+    max_groups: int | None
     public_keys: bool
     intervals: TableIntervals | None = None
     measured: Denominators | None = None
@@ -140,6 +140,8 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
     def covers(self) -> str:
         """What the intervals cover and what they do not; each interval is for one group alone."""
         covered = "" if self.intervals is None else self.intervals.covers
+        if self.max_groups is None:
+            return f"{covered}; for each group separately"
         groups = "1 group" if self.max_groups == 1 else f"{self.max_groups:,} groups"
         left_out = f"records left out because their user is in more than {groups} are not covered"
         return f"{covered}; for each group separately; {left_out}"
