@@ -31,7 +31,7 @@ from hubermean.types.request import Neighbors, PublicFacts, Request
     ("neighbors", "changes"), [("add-remove", 3), ("replace-user", 6), ("replace-values", 6)]
 )
 def test_the_budget_pays_for_every_change_that_one_user_can_make(neighbors: str, changes: int) -> None:
-    group_split = GroupBudgetSplit.of(request(neighbors, delta=1e-6), max_groups=3, public_keys=True)
+    group_split = GroupBudgetSplit.of(request(neighbors, delta=1e-6), max_groups=3, groups=5)
     assert group_split.changes == changes
     one = group_split.one_group()
     assert one.neighbors is Neighbors.ADD_REMOVE
@@ -40,7 +40,7 @@ def test_the_budget_pays_for_every_change_that_one_user_can_make(neighbors: str,
         assert one.delta * changes <= 1e-6
     else:
         assert changes / 2 * (1 + math.exp(one.epsilon)) * one.delta <= 1e-6
-    private = GroupBudgetSplit.of(request(neighbors, delta=1e-6), max_groups=3, public_keys=False)
+    private = GroupBudgetSplit.of(request(neighbors, delta=1e-6), max_groups=3, groups=None)
     assert private.selection is not None
     assert private.selection.epsilon * changes + Fraction(private.means.epsilon) <= 1
     assert private.selection.delta * changes + Fraction(private.means.delta) <= Fraction(1e-6)
@@ -71,7 +71,7 @@ def test_chances_to_appear_satisfy_both_inequalities_exactly(epsilon: float, del
 def test_small_groups_hardly_ever_appear_and_large_ones_do(neighbors: str, max_groups: int) -> None:
     for delta in (1e-4, 1e-6, 1e-9):
         group_split = GroupBudgetSplit.of(
-            request(neighbors, delta=delta), max_groups=max_groups, public_keys=False
+            request(neighbors, delta=delta), max_groups=max_groups, groups=None
         )
         assert group_split.selection is not None
         assert 0 < group_split.selection.probability(1) <= delta
@@ -91,7 +91,7 @@ def test_groups_appear_in_releases_as_often_as_they_should() -> None:
     names = [name for name, size in sizes.items() for _ in range(size)]
     data = pa.table({"user": np.arange(len(names)), "group": names, "value": np.ones(len(names))})
     asked = request("add-remove", delta=0.3)
-    rule = GroupBudgetSplit.of(asked, max_groups=1, public_keys=False, delta_for="keys").selection
+    rule = GroupBudgetSplit.of(asked, max_groups=1, groups=None, delta_for="keys").selection
     assert rule is not None
     seen: Counter[str] = Counter()
     for _ in range(25):
@@ -228,7 +228,7 @@ def test_counts_spend_delta_on_nothing_but_keys() -> None:
 def test_bounds_of_many_groups_leave_more_users_beyond(neighbors: str) -> None:
     """Of each group about as many should lie beyond the bounds as its noise hides."""
     facts = PublicFacts.declared(("value",), (Fraction(2**40),), n_users=20_000)
-    group_split = GroupBudgetSplit.of(request(neighbors), max_groups=1, public_keys=True)
+    group_split = GroupBudgetSplit.of(request(neighbors), max_groups=1, groups=5)
     pool = facts if group_split.estimation.neighbors.users_are_public else replace(facts, n_users=None)
     ranks = []
     for groups in (1, 30):

@@ -32,7 +32,7 @@ def test_all_groups_at_once_have_the_law_of_one_release_each(
     """The same integers with the same noise: clipped under add-remove with the budget of one group."""
     table = group_table(records(), user=["user"], value=["value"], by=["group"], keys=None, max_groups=2)
     asked = Request.checked(("value",), epsilon=1, delta=0, per=per, neighbors=neighbors)
-    group_split = GroupBudgetSplit.of(asked, max_groups=2, public_keys=True)
+    group_split = GroupBudgetSplit.of(asked, max_groups=2, groups=5)
     facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
     mechanism = Clipped(bounds=(0, 20), max_records=cap)
     distribution: Any = prepare_groups(mechanism, group_split, facts, None).distribution(table)

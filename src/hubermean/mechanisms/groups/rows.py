@@ -68,6 +68,7 @@ class UserRows:
         counts = self.members.counts if cap is None else np.minimum(self.members.counts, cap)
         return counts.astype(np.float64)
 
+    @np.errstate(all="ignore")
     def count_longer(self, entries: FloatArray, *, unit: float, norm: Norm) -> IntArray:
         """Return how many rows have a norm above each distance of `NORM_GRID` times the unit.
 
@@ -79,17 +80,19 @@ class UserRows:
             parts *= parts
         sums = np.bincount(self.owners, weights=parts, minlength=self.n_owners)
         limits = (NORM_GRID * _FINE) ** (2.0 if norm == "L2" else 1.0)
-        longer: IntArray = np.zeros(len(limits), dtype=np.int64)
-        longer += len(sums) - np.searchsorted(np.sort(sums), limits, side="right")
+        within = np.searchsorted(np.sort(sums), limits, side="right")
+        longer: IntArray = self.n_owners - np.asarray(within, dtype=np.int64)
         return longer
 
+    @np.errstate(all="ignore")  # a warning that is turned into an error would depend on the data
     def clip(self, entries: FloatArray, *, bound: float, norm: Norm) -> IntArray:
         """Return the entries as integers, rows clipped to the bound: `ROW_UNITS` stand for it."""
         sizes = np.minimum(_magnitudes(entries) / bound, _LARGEST_ENTRY)
         factors = self._factors(np.ceil(sizes * _PRECISION), norm)
         sizes *= factors[self.owners]
         clipped = np.trunc(sizes * ROW_UNITS).astype(np.int64)
-        return np.where(entries < 0.0, -clipped, clipped)
+        signed: IntArray = np.where(entries < 0.0, -clipped, clipped)
+        return signed
 
     def _factors(self, parts: FloatArray, norm: Norm) -> FloatArray:
         """Return what the row of each user is multiplied by; `parts` are whole numbers up to 2^30, rounded up."""
