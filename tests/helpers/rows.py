@@ -16,11 +16,15 @@ Row = Sequence[tuple[int, float, int]]
 
 def make_table(users: Sequence[Row], groups: int) -> GroupTable:
     entries = [(owner, *entry) for owner, row in enumerate(users) for entry in row]
-    owners, places, means, counts = (list(column) for column in zip(*entries, strict=True)) if entries else ([],) * 4
+    owners, places, means, counts = (
+        (list(column) for column in zip(*entries, strict=True)) if entries else ([],) * 4
+    )
     return GroupTable(
         by=("group",),
         keys=tuple((f"g{number}",) for number in range(groups)),
-        members=UserTable.from_means(np.array(means, dtype=float).reshape(-1, 1), np.array(counts, dtype=np.int64)),
+        members=UserTable.from_means(
+            np.array(means, dtype=float).reshape(-1, 1), np.array(counts, dtype=np.int64)
+        ),
         membership=Membership(groups=np.array(places, dtype=np.int64), size=groups),
         owners=np.array(owners, dtype=np.int64),
         n_owners=len(users),

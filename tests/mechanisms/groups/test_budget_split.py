@@ -70,9 +70,7 @@ def test_chances_to_appear_satisfy_both_inequalities_exactly(epsilon: float, del
 @pytest.mark.parametrize("max_groups", [1, 3])
 def test_small_groups_hardly_ever_appear_and_large_ones_do(neighbors: str, max_groups: int) -> None:
     for delta in (1e-4, 1e-6, 1e-9):
-        group_split = GroupBudgetSplit.of(
-            request(neighbors, delta=delta), max_groups=max_groups, groups=None
-        )
+        group_split = GroupBudgetSplit.of(request(neighbors, delta=delta), max_groups=max_groups, groups=None)
         assert group_split.selection is not None
         assert 0 < group_split.selection.probability(1) <= delta
         assert group_split.selection.probability(0) == 0

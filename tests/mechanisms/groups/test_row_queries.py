@@ -129,7 +129,7 @@ def test_bounds_are_found_by_counts_that_one_user_moves_by_one(kind: str) -> Non
     for row in CHANGED.values():
         more: Any = search.distribution(make_rows([*OTHERS, row], GROUPS))
         steps = (more.costs - base.costs) / 10_000  # the costs of `RankSearch` are in parts of a user
-        assert ((0 <= steps) & (steps <= 1)).all()
+        assert ((steps >= 0) & (steps <= 1)).all()
         assert more.rate == base.rate == Fraction(1, 2) / 10_000
 
 
@@ -200,5 +200,3 @@ def test_noise_beyond_its_sampler_is_refused_where_public_numbers_decide() -> No
             sums_cost=Fraction(1, 2**30),
             accounting=account("pure", add_remove=True),
         )
-
-

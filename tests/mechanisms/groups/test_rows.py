@@ -43,12 +43,16 @@ def test_no_row_is_longer_than_the_bound(norm: Norm, users: list[list[float]], b
 
 @pytest.mark.parametrize("norm", NORMS)
 @given(users=USERS, seed=st.integers(0, 2**32 - 1))
-def test_a_row_follows_from_its_own_entries_in_any_order(norm: Norm, users: list[list[float]], seed: int) -> None:
+def test_a_row_follows_from_its_own_entries_in_any_order(
+    norm: Norm, users: list[list[float]], seed: int
+) -> None:
     """Nothing changes where others are left out or all entries are shuffled: to the last bit."""
     rows, entries = flat(users)
     clipped = rows.clip(entries, bound=0.7, norm=norm)
     order = np.random.default_rng(seed).permutation(len(entries))
-    shuffled = make_entries([int(rows.owners[place]) for place in order]).clip(entries[order], bound=0.7, norm=norm)
+    shuffled = make_entries([int(rows.owners[place]) for place in order]).clip(
+        entries[order], bound=0.7, norm=norm
+    )
     assert (shuffled == clipped[order]).all()
     for owner, row in enumerate(users):
         alone, own = flat([row])
