@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -106,7 +107,7 @@ class Combined:
             means=average([one.centers + one.scales * one.sums / divisor for one in passes]),
             variance=1.0 / total,
             center=average([one.centers for one in passes]),
-            missed=average([one.scales * one.missed for one in passes]) * weights.shares,
+            missed=average([one.scales * one.missed for one in passes]),
         )
 
     def pooled(self) -> tuple[FloatArray, float]:
@@ -162,15 +163,33 @@ class ColumnEstimates:
         """`squares`: noisy sums of squared entries of the last pass, in squared scales."""
         combined, divisor = Combined.of(passes, weights), weights.positive
         shift = np.abs(combined.means - combined.center)
-        # One standard deviation of their noise high, so that the sampling error is rather over- than underestimated.
-        spread = (np.maximum(squares, 0.0) + squares_stddev) * passes[-1].scales ** 2
+        spread, shares = _spread(squares, squares_stddev, weights)
         return cls(
             means=combined.means,
             # The weight matters as far as the mean lies from where sums were centered.
             noise_variance=combined.variance + (shift * weights.stddev / divisor) ** 2,
-            sampling_variance=spread / divisor**2,
-            clipping=(combined.missed + shift * weights.missed * weights.shares) / divisor,
+            sampling_variance=spread * passes[-1].scales ** 2 / divisor**2,
+            clipping=(
+                combined.missed * np.maximum(shares, weights.shares) + shift * weights.missed * weights.shares
+            )
+            / divisor,
         )
+
+
+def _spread(squares: FloatArray, stddev: float, weights: GroupWeights) -> tuple[FloatArray, FloatArray]:
+    """Return (sums of squares, how much larger than usual they are), from noisy ones with this noise in each.
+
+    Squares are shrunk toward what the weight of a group lets expect, as far as noise explains that they differ from it,
+    and taken one standard deviation of what noise is left high: the sampling error is rather over- than underestimated.
+    """
+    groups = len(squares)
+    total = max(float(squares.sum()), stddev * math.sqrt(groups))
+    usual = total * weights.positive / float(weights.positive.sum())
+    between = max(float(((squares - usual) ** 2).mean()) - stddev**2, 0.0)
+    kept = between / (between + stddev**2)
+    shrunk = usual + kept * (squares - usual)
+    error = stddev * (math.sqrt(kept) + usual / total * math.sqrt(groups))
+    return np.maximum(shrunk, 0.0) + error, shrunk * groups / total
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -98,6 +98,7 @@ class RowMechanism(GroupMechanism):
             users=max(split.conservative_users(found), 1.0),
             columns=split.columns,
             hostile=split.known.hostile,
+            per="user" if self.cap == 1 else "record",
         )
 
     def replay(self, sample: Any, groups: int) -> tuple[Any, AdaptiveEstimates, tuple[BudgetEntry, ...]]:
@@ -135,7 +136,7 @@ class RowMechanism(GroupMechanism):
         measured = GroupWeights(
             values=values,
             stddev=sums.stddev,
-            missed=search.search.expected_beyond / plan.spread(1.0) * bound,
+            missed=plan.missed(search.search, bound=bound, usual=1.0, groups_per_user=1.0),
         )
         return measured, search.cost + sums.cost, bound
 
@@ -179,6 +180,10 @@ class RowMeans(RowMechanism):
         groups_per_user: float,
     ) -> Generator[Query, Any, tuple[ColumnEstimates, Pass]]:
         split, accounting = self.steps.split, plan.accounting
+        # The norm of a row with the usual number of groups and records, one scale from the centers.
+        usual = (groups_per_user**0.5 if accounting.concentrated else groups_per_user) * max(
+            weights.total / plan.users / groups_per_user, 1.0
+        )
         unit, (low, high) = split.unit(column, found), split.clamp(column, found)
         centers = np.full(plan.groups, split.center(column, found))
         scales = np.full(plan.groups, unit)
@@ -223,7 +228,7 @@ class RowMeans(RowMechanism):
                     sums=terms[0] - terms[1] if sides else terms[0],
                     stddev=stddev * np.sqrt(2.0) if sides else stddev,
                     beyond=search.expected_beyond,
-                    missed=search.expected_beyond / plan.spread(groups_per_user) * bound,
+                    missed=plan.missed(search, bound=bound, usual=usual, groups_per_user=groups_per_user),
                 )
             )
             if last:

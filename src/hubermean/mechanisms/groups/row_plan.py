@@ -15,20 +15,24 @@ from fractions import Fraction
 from hubermean.mechanisms.groups.row_queries import Accounting
 from hubermean.searches.bounds import RankSearch
 
+# By how many bounds rows beyond a bound exceed it; a usual row is exceeded by this share of users.
+_LARGEST_EXCESS, _LEAST_EXCESS, _MANY = 1.8, 0.3, 20.0
+_WITHIN_USUAL, _SHORTEST_TAIL = 0.3, 2.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Shares:
     """Parts of the budget, tuned on the tables that docs/evidence/groups.md names as such.
 
     Attributes:
-        weights: for the weights of all groups.
+        weights: for the weights of all groups, by what they count: records or users.
         passes: for the sums of each pass, of what searches leave.
         squares: of the last pass, for squares.
         search: the least and the most that one search may cost, of the whole.
         rank: times s G / sqrt(L): the rank of the bound.
     """
 
-    weights: Fraction
+    weights: dict[str, Fraction]
     passes: tuple[Fraction, ...]
     squares: Fraction
     search: tuple[float, float]
@@ -37,14 +41,14 @@ class _Shares:
 
 # Budgets in concentrated privacy can be cut in more parts: half of one has 1.4 times its noise, not twice.
 _CONCENTRATED = _Shares(
-    weights=Fraction(8, 100),
+    weights={"user": Fraction(8, 100), "record": Fraction(16, 100)},
     passes=(Fraction(2, 10), Fraction(3, 10), Fraction(5, 10)),
     squares=Fraction(8, 100),
     search=(0.004, 0.04),
     rank=1.0,
 )
 _PURE = _Shares(
-    weights=Fraction(12, 100),
+    weights={"user": Fraction(12, 100), "record": Fraction(20, 100)},
     passes=(Fraction(3, 10), Fraction(7, 10)),
     squares=Fraction(12, 100),
     search=(0.004, 0.07),
@@ -62,6 +66,7 @@ class RowPlan:
         users: about how many users there are, rather fewer.
         columns: how many columns share the budget.
         hostile: the share of the users that must not stretch a bound.
+        per: what the weight of a group counts, "user" or "record".
         counting: whether weights are all that is released.
     """
 
@@ -70,6 +75,7 @@ class RowPlan:
     users: float
     columns: int
     hostile: float
+    per: str
     counting: bool = False
 
     @property
@@ -83,7 +89,7 @@ class RowPlan:
     def weights_cost(self, search_cost: Fraction) -> Fraction:
         """What the weights may cost, after a search that cost so much."""
         total = self.accounting.budget.total
-        return total - search_cost if self.counting else total * self.shares.weights
+        return total - search_cost if self.counting else total * self.shares.weights[self.per]
 
     def weights_search(self) -> RankSearch:
         """The bound on a user's row of weights, at as small a rank as its part can find."""
@@ -102,6 +108,20 @@ class RowPlan:
     def spread(self, groups_per_user: float) -> float:
         """For how many groups' noise one user's share of a bound stands: G / sqrt(L), or G in 1-norm."""
         return self.groups / (math.sqrt(groups_per_user) if self.accounting.concentrated else 1.0)
+
+    def missed(self, search: RankSearch, *, bound: float, usual: float, groups_per_user: float) -> float:
+        """Return about how much clipping takes off the sum of a group of average size, in the units of the bound.
+
+        Rows beyond the bound are further out by a part of it that a Pareto tail from the norm of a usual row to the
+        bound would have, at most by `_LARGEST_EXCESS`, or more where many rows are beyond: an assumption on the tail.
+        """
+        beyond = min(search.expected_beyond, self.users)
+        share = beyond / self.users
+        nats = math.log(max(_WITHIN_USUAL / share, _SHORTEST_TAIL))
+        index = nats / math.log(max(bound / usual, 1.05))
+        largest = _LARGEST_EXCESS * (1.0 + _MANY * max(share - 0.05, 0.0))
+        excess = min(max(1.0 / max(index - 1.0, 1e-3), _LEAST_EXCESS), largest)
+        return excess * beyond / self.spread(groups_per_user) * bound
 
     def _search(self, rank: float, budget: Fraction) -> RankSearch:
         least, most = (self.accounting.budget.largest_selection(budget, part) for part in self.shares.search)
