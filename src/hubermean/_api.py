@@ -213,7 +213,7 @@ def mean(
     reading = ReadRequest(
         user=column_names(user, "user"), value=columns, **select_keywords(options, ReadOptions)
     )
-    grouping = Grouping.from_keywords(by, keys, max_groups)
+    grouping = _group(by, keys, max_groups)
     if expected_records is not None:
         expected_records = check_expected_records(expected_records, request, grouping)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
@@ -376,7 +376,7 @@ def count(
         **select_keywords(options, EngineOptions),
         **select_keywords(options, TextOptions),
     )
-    grouping = Grouping.from_keywords(by, keys, max_groups)
+    grouping = _group(by, keys, max_groups)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
 
     def describe() -> Question:
@@ -519,6 +519,13 @@ def _resolve(
     stated = check_n_users(parameters.n_users, request.neighbors)
     used = parameters if stated is None else replace(parameters, n_users=None)
     return stated, resolve_mechanism(mechanism, used)
+
+
+def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int | None) -> Grouping | None:
+    """Return the grouping, or None without groups."""
+    if by is None and keys is None and max_groups is None:
+        return None
+    return Grouping.from_keywords(by, keys, max_groups)
 
 
 def _add_warnings(release: R, *, expected_records: int | None = None) -> R:

@@ -223,7 +223,7 @@ class RankSearch:
         rank = min(max(rank, _NATS_FOR_RANK / epsilon), _LARGEST_RANK_SHARE * users)
         return cls(
             epsilon=Fraction(epsilon),
-            rank=max(math.floor(rank), 1) + math.ceil(hostile * users),
+            rank=math.floor(rank) + math.ceil(hostile * users),
             steepness=min(users * epsilon / _SERVING_NATS, 1.0),
         )
 

@@ -297,10 +297,10 @@ class RowCounts(RowMechanism):
             return nothing_selected(1, found, breakdown)
         return GroupOutcome(
             keys=keys,
-            values=np.maximum(made.weights.values, 0.0)[:, np.newaxis],
+            values=np.rint(np.maximum(made.weights.values, 0.0))[:, np.newaxis],
             parameters={
                 "norm": made.accounting.norm,
-                "weight_norm_bound": made.bound,
+                "norm_bound": made.bound,
                 **found.parameters(),
             },
             intervals=made,
