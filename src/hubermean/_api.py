@@ -84,6 +84,7 @@ def mean(
     by: None = None,
     keys: None = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
@@ -103,6 +104,7 @@ def mean(
     by: str | Sequence[str],
     keys: Any = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
@@ -122,6 +124,7 @@ def mean(
     by: str | Sequence[str] | None = None,
     keys: Any = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
@@ -141,6 +144,7 @@ def mean(
     by: str | Sequence[str] | None = None,
     keys: Any = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
@@ -167,6 +171,8 @@ def mean(
             and a bound on the norm of a user's row over groups is estimated privately. With it, a user with records in
             more groups keeps this many, chosen by a rule that depends on that user alone. Mechanisms other than
             "adaptive" need it: they divide the budget of a group by it, and by two unless `neighbors="add-remove"`.
+        rollup: whether to add totals: of the groups that share all columns of `by` but the last, and so on up to the
+            total of everything. They are averages of the released means, agree with them and cost no budget.
         per: "record" for the mean over records, where a user's influence is bounded, not its number of records; "user"
             for the mean of user means.
         expected_records: how many usable records you expect; public. If the measured, noisy number is clearly lower,
@@ -213,7 +219,7 @@ def mean(
     reading = ReadRequest(
         user=column_names(user, "user"), value=columns, **select_keywords(options, ReadOptions)
     )
-    grouping = _group(by, keys, max_groups)
+    grouping = _group(by, keys, max_groups, rollup=rollup)
     if expected_records is not None:
         expected_records = check_expected_records(expected_records, request, grouping)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
@@ -521,11 +527,13 @@ def _resolve(
     return stated, resolve_mechanism(mechanism, used)
 
 
-def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int | None) -> Grouping | None:
+def _group(
+    by: str | Sequence[str] | None, keys: Any, max_groups: int | None, *, rollup: bool = False
+) -> Grouping | None:
     """Return the grouping, or None without groups."""
-    if by is None and keys is None and max_groups is None:
+    if by is None and keys is None and max_groups is None and not rollup:
         return None
-    return Grouping.from_keywords(by, keys, max_groups)
+    return Grouping.from_keywords(by, keys, max_groups, rollup=rollup)
 
 
 def _add_warnings(release: R, *, expected_records: int | None = None) -> R:

@@ -193,7 +193,8 @@ def find_worst_group_pair(
             if datasets is not None and number % 3:
                 yield spread_over_groups(make_directed_pair(number, datasets, rng), space, rng, edges)
             else:
-                yield make_group_pair(GROUP_SHAPES[number % len(GROUP_SHAPES)], space, rng)
+                shape = number if datasets is None else number // 3  # every shape has its turn
+                yield make_group_pair(GROUP_SHAPES[shape % len(GROUP_SHAPES)], space, rng)
 
     return search_worst(evaluate, shapes(), lambda pair: vary_group_pair(pair, space, rng), effort, rng)
 

@@ -265,6 +265,10 @@ MaxGroups = Annotated[
         rich_help_panel=GROUPS,
     ),
 ]
+Rollup = Annotated[
+    bool,
+    typer.Option("--rollup", help="Add totals over groups; they cost no budget.", rich_help_panel=GROUPS),
+]
 Report = Annotated[
     str | None,
     typer.Option(

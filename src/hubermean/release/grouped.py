@@ -44,23 +44,25 @@ class Grouping:
         by: the group columns.
         keys: the public groups; None if groups are selected privately.
         max_groups: the most groups that a user counts in; None for all of them.
+        rollup: whether to add the totals of the hierarchy of group columns.
     """
 
     by: tuple[str, ...]
     keys: Sequence[tuple[Any, ...]] | None
     max_groups: int | None
+    rollup: bool = False
 
     @classmethod
     def from_keywords(
-        cls, by: str | Sequence[str] | None, keys: Any, max_groups: int | None
+        cls, by: str | Sequence[str] | None, keys: Any, max_groups: int | None, *, rollup: bool = False
     ) -> Grouping | None:
         """Return the grouping of the arguments of `mean` and `count`; None without groups."""
         check_max_groups(max_groups)
         if by is None:
-            if keys is not None or max_groups is not None:
+            if keys is not None or max_groups is not None or rollup:
                 raise InputError(
-                    f"{parameter('keys')} and {parameter('max_groups')} need groups; give {parameter('by')} "
-                    "as well, or leave them out"
+                    f"{parameter('keys')}, {parameter('max_groups')} and {parameter('rollup')} need groups; give "
+                    f"{parameter('by')} as well, or leave them out"
                 )
             return None
         columns = tuple(column_names(by, "by"))
@@ -68,6 +70,7 @@ class Grouping:
             by=columns,
             keys=None if keys is None else parse_group_keys(keys, columns),
             max_groups=max_groups,
+            rollup=rollup,
         )
 
 
@@ -108,7 +111,7 @@ def release_groups(
             if n_users == 0:
                 raise InputError(NO_USERS)
             with stage("preparing"):
-                return prepare_groups(chosen, group_split, facts, n_users)
+                return prepare_groups(chosen, group_split, facts, n_users, rollup=grouping.rollup)
 
         prepared: Any = None if counted else prepare(n_users)
 

@@ -199,7 +199,7 @@ def test_counts_by_group_need_no_bound_either() -> None:
 
 
 def test_scales_of_groups_are_shrunk_to_the_common_one() -> None:
-    weights = GroupWeights(values=np.full(40, 1000.0), stddev=10.0, missed=0.0)
+    weights = GroupWeights.of_groups(np.full(40, 1000.0), stddev=10.0, missed=0.0)
     rng = np.random.default_rng(0)
     same = 1000.0 * 3.0 + 200.0 * rng.standard_normal(40)
     assert shrink_scales(same, np.full(40, 200.0), weights) is None, "what they differ by may be noise"

@@ -52,17 +52,28 @@ def uses_rows(mechanism: Mechanism, group_split: GroupBudgetSplit) -> bool:
 
 
 def prepare_groups(
-    mechanism: Mechanism, group_split: GroupBudgetSplit, facts: PublicFacts, n_users: int | None
+    mechanism: Mechanism,
+    group_split: GroupBudgetSplit,
+    facts: PublicFacts,
+    n_users: int | None,
+    *,
+    rollup: bool = False,
 ) -> PreparedGroups:
     """Decide everything that does not need private data.
 
     Args:
         facts: of the groups, where neither the number of users nor of records is public.
         n_users: how many users there are in all, where that is public.
+        rollup: whether to add the totals of the hierarchy of group columns.
     """
+    if rollup and not isinstance(mechanism, Adaptive):
+        raise InputError(
+            f"{parameter('rollup')} is for means by mechanism 'adaptive'; leave it out, or the mechanism and "
+            f"{parameter('max_groups')}"
+        )
     groups: GroupMechanism
     if uses_rows(mechanism, group_split):
-        groups = _prepare_rows(mechanism, group_split, replace(facts, n_users=n_users))
+        groups = _prepare_rows(mechanism, group_split, replace(facts, n_users=n_users), rollup)
     elif isinstance(mechanism, Clipped | Count):
         changed = replace(mechanism, changes=group_split.changes)
         groups = SummedGroups(prepared=changed.prepare(group_split.means, facts), mechanism=mechanism.name)
@@ -77,7 +88,7 @@ def prepare_groups(
 
 
 def _prepare_rows(
-    mechanism: Mechanism, group_split: GroupBudgetSplit, facts: PublicFacts
+    mechanism: Mechanism, group_split: GroupBudgetSplit, facts: PublicFacts, rollup: bool
 ) -> RowMeans | RowCounts:
     """The private steps on users as a whole, by their means over all groups, and what follows them."""
     budget, spent = group_split.row_budget
@@ -100,6 +111,6 @@ def _prepare_rows(
             spent_before=spent,
         )
     steps = replace(steps, charged=group_split.whole, before=group_split.selection_cost)
-    return (
-        RowMeans(steps=steps, cap=cap) if isinstance(mechanism, Adaptive) else RowCounts(steps=steps, cap=cap)
-    )
+    if isinstance(mechanism, Adaptive):
+        return RowMeans(steps=steps, cap=cap, rollup=rollup)
+    return RowCounts(steps=steps, cap=cap)

@@ -26,14 +26,28 @@ class GroupWeights:
     """The noisy weight of each group.
 
     Attributes:
-        values: one per group; records, or users.
-        stddev: of the noise.
+        values: one per group, then one per total; records, or users.
+        stddev: of the noise in a group.
         missed: about how much weight clipping took off a group of average size.
+        noise: the standard deviation of the noise in each value.
+        groups: how many of the values are of groups.
     """
 
     values: FloatArray
     stddev: float
     missed: float
+    noise: FloatArray
+    groups: int
+
+    @classmethod
+    def of_groups(cls, values: FloatArray, *, stddev: float, missed: float) -> GroupWeights:
+        return cls(
+            values=values,
+            stddev=stddev,
+            missed=missed,
+            noise=np.full(len(values), stddev),
+            groups=len(values),
+        )
 
     @property
     def positive(self) -> FloatArray:
@@ -42,16 +56,16 @@ class GroupWeights:
 
     @property
     def total(self) -> float:
-        return max(float(self.values.sum()), self.stddev, 1.0)
+        return max(float(self.values[: self.groups].sum()), self.stddev, 1.0)
 
     @property
     def shares(self) -> FloatArray:
         """The size of each group beside the average, for what users beyond a bound take off; at least 1."""
-        return np.maximum(self.positive * len(self.values) / self.total, 1.0)
+        return np.maximum(self.positive * self.groups / self.total, 1.0)
 
     def seen(self) -> FloatArray:
         """Return whether each group has more weight than noise alone would show, as 0 or 1."""
-        return (self.values > SEEN * self.stddev).astype(np.float64)
+        return (self.values > SEEN * self.noise).astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -249,14 +263,16 @@ def describe_weights(
 ) -> list[Denominator]:
     """Return the weight of each group with its interval; clipping can only have made it smaller."""
     kind = "gaussian" if accounting.concentrated else "laplace"
-    width = noise_width(level, kind=kind, stddev=weights.stddev)  # type: ignore[arg-type]
+    width = noise_width(level, kind=kind, stddev=1.0)  # type: ignore[arg-type]
     missed = weights.missed * weights.shares
     return [
         Denominator(
             value=max(value, 0.0),
-            low=max(value - width, 0.0),
-            high=max(value + width + more, 0.0),
+            low=max(value - width * stddev, 0.0),
+            high=max(value + width * stddev + more, 0.0),
             exact=False,
         )
-        for value, more in zip(weights.values.tolist(), missed.tolist(), strict=True)
+        for value, stddev, more in zip(
+            weights.values.tolist(), weights.noise.tolist(), missed.tolist(), strict=True
+        )
     ]

@@ -50,6 +50,7 @@ from hubermean.mechanisms.groups.row_queries import (
     chain_queries,
     replay_queries,
 )
+from hubermean.mechanisms.groups.row_totals import add_totals
 from hubermean.mechanisms.groups.rows import UserRows
 from hubermean.types.dry_run import Prospect
 from hubermean.types.request import Neighbors
@@ -133,8 +134,8 @@ class RowMechanism(GroupMechanism):
             accounting=plan.accounting,
         )
         (values,) = sums.found((yield sums), plan.groups)
-        measured = GroupWeights(
-            values=values,
+        measured = GroupWeights.of_groups(
+            values,
             stddev=sums.stddev,
             missed=plan.missed(search.search, bound=bound, usual=1.0, groups_per_user=1.0),
         )
@@ -143,7 +144,9 @@ class RowMechanism(GroupMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class RowMeans(RowMechanism):
-    """The mean of each group."""
+    """The mean of each group; with `rollup` also the totals of the hierarchy of group columns."""
+
+    rollup: bool = False
 
     def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Means | None]:
         if groups == 0:
@@ -168,6 +171,7 @@ class RowMeans(RowMechanism):
             ),
             last=[last for _, last in columns],
             weight_bound=weight_bound,
+            groups_per_user=groups_per_user,
         )
 
     def _measure_column(
@@ -249,6 +253,8 @@ class RowMeans(RowMechanism):
         if made is None:
             return nothing_selected(self.steps.split.columns, found, breakdown)
         estimates = made.estimates
+        if self.rollup:
+            estimates, keys = add_totals(estimates, keys, made.groups_per_user)
         unseen = np.flatnonzero(estimates.weights.seen() == 0.0).tolist()
         return GroupOutcome(
             keys=keys,
@@ -269,6 +275,7 @@ class _Means:
     estimates: RowEstimates
     last: Sequence[Pass]
     weight_bound: float
+    groups_per_user: float
 
     def parameters(self) -> dict[str, Any]:
         accounting = self.estimates.accounting
