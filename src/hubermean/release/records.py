@@ -252,14 +252,14 @@ def _to_json_key(key: Any) -> Any:
     for name, (key_type, _) in _KEY_TYPES.items():
         if isinstance(key, key_type):
             return {name: str(key)}
-    return key if isinstance(key, str | int) else str(key)
+    return key if key is None or isinstance(key, str | int) else str(key)  # None: a total over this column
 
 
 def _restore_key(record: Any) -> Any:
     if isinstance(record, dict):
         ((name, text),) = record.items()
         return _KEY_TYPES[name][1](text)
-    if not isinstance(record, str | int):
+    if not (record is None or isinstance(record, str | int)):
         raise TypeError("not a key")
     return record
 
