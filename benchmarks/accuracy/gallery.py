@@ -158,7 +158,7 @@ def appearing(sizes: Sequence[int]) -> dict[str, list[float]]:
     found = {}
     for neighbors, most in (("add-remove", 1), ("replace-user", 1), ("replace-user", 3)):
         request = Request.checked(("v",), epsilon=1, delta=1e-6, per="user", neighbors=neighbors)
-        rule = GroupBudgetSplit.of(request, max_groups=most, public_keys=False).selection
+        rule = GroupBudgetSplit.of(request, max_groups=most, groups=None).selection
         assert rule is not None
         found[f"{neighbors}, max_groups = {most}"] = [rule.probability(size) for size in sizes]
     return found

@@ -35,7 +35,6 @@ from hubermean.release.path import (
 )
 from hubermean.release.question import describe_question
 from hubermean.release.warnings import (
-    DROPPED_GROUPS,
     LARGE_EPSILON,
     check_expected_records,
     compare_records,
@@ -85,6 +84,7 @@ def mean(
     by: None = None,
     keys: None = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
@@ -104,6 +104,7 @@ def mean(
     by: str | Sequence[str],
     keys: Any = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
@@ -123,6 +124,7 @@ def mean(
     by: str | Sequence[str] | None = None,
     keys: Any = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
     mechanism: str | Mechanism = "auto",
@@ -142,6 +144,7 @@ def mean(
     by: str | Sequence[str] | None = None,
     keys: Any = None,
     max_groups: int | None = None,
+    rollup: bool = False,
     per: Per = "record",
     expected_records: int | None = None,
     neighbors: str | Neighbors = DEFAULT_NEIGHBORS,
@@ -163,10 +166,13 @@ def mean(
             "year(date)", in UTC. A record without a group counts in none.
         keys: the groups, if they are public: a list (of tuples for several columns), or a mapping from each column to
             its values, for all combinations. Without it, groups are selected privately: those with enough users appear,
-            which needs delta > 0 and uses a fifth of epsilon.
-        max_groups: the most groups that a user counts in; 1 by default, with a warning. A user with records in more
-            groups keeps this many, chosen by a rule that depends on that user alone. The budget of a group is divided
-            by it, and by two unless `neighbors="add-remove"`.
+            which needs delta > 0 and uses a part of the budget.
+        max_groups: the most groups that a user counts in. Without it, the default, users count in all of their groups,
+            and a bound on the norm of a user's row over groups is estimated privately. With it, a user with records in
+            more groups keeps this many, chosen by a rule that depends on that user alone. Mechanisms other than
+            "adaptive" need it: they divide the budget of a group by it, and by two unless `neighbors="add-remove"`.
+        rollup: whether to add totals: of the groups that share all columns of `by` but the last, and so on up to the
+            total of everything. They are averages of the released means, agree with them and cost no budget.
         per: "record" for the mean over records, where a user's influence is bounded, not its number of records; "user"
             for the mean of user means.
         expected_records: how many usable records you expect; public. If the measured, noisy number is clearly lower,
@@ -213,7 +219,7 @@ def mean(
     reading = ReadRequest(
         user=column_names(user, "user"), value=columns, **select_keywords(options, ReadOptions)
     )
-    grouping = _group(by, keys, max_groups)
+    grouping = _group(by, keys, max_groups, rollup=rollup)
     if expected_records is not None:
         expected_records = check_expected_records(expected_records, request, grouping)
     ledger = LedgerOptions(**select_keywords(options, LedgerOptions))
@@ -236,9 +242,7 @@ def mean(
         made = _release(
             data, reading, grouping, request, resolved, charger, n_users=n_users, statistic="mean"
         )
-    return _add_warnings(
-        made, dropped_groups=_drops_groups(grouping, max_groups), expected_records=expected_records
-    )
+    return _add_warnings(made, expected_records=expected_records)
 
 
 @overload
@@ -399,7 +403,7 @@ def count(
         made = _release(
             data, reading, grouping, request, resolved, charger, n_users=stated, statistic="count"
         )
-    return _add_warnings(made, dropped_groups=_drops_groups(grouping, max_groups))
+    return _add_warnings(made)
 
 
 @overload
@@ -523,15 +527,16 @@ def _resolve(
     return stated, resolve_mechanism(mechanism, used)
 
 
-def _group(by: str | Sequence[str] | None, keys: Any, max_groups: int | None) -> Grouping | None:
+def _group(
+    by: str | Sequence[str] | None, keys: Any, max_groups: int | None, *, rollup: bool = False
+) -> Grouping | None:
     """Return the grouping, or None without groups."""
-    most = 1 if max_groups is None else max_groups
-    if by is None and keys is None and type(most) is int and most == 1:
+    if by is None and keys is None and max_groups is None and not rollup:
         return None
-    return Grouping.from_keywords(by, keys, most)
+    return Grouping.from_keywords(by, keys, max_groups, rollup=rollup)
 
 
-def _add_warnings(release: R, *, dropped_groups: bool = False, expected_records: int | None = None) -> R:
+def _add_warnings(release: R, *, expected_records: int | None = None) -> R:
     """Return a release, new or recorded, with the warnings that its public parameters and its numbers call for."""
     if isinstance(release, DryRun):
         return release
@@ -539,17 +544,9 @@ def _add_warnings(release: R, *, dropped_groups: bool = False, expected_records:
     found = []
     if expected_records is not None and isinstance(release, Release):
         found += compare_records(release, expected_records)
-    if dropped_groups:
-        found.append(DROPPED_GROUPS)
     if release.epsilon > LARGE_EPSILON:
         found.append(warn_of_epsilon(release.epsilon))
     return replace(made, warnings=(*made.warnings, *found)) if found else made  # type: ignore[no-any-return]
-
-
-def _drops_groups(grouping: Grouping | None, max_groups: int | None) -> bool:
-    """Whether users count in one of several groups because the caller said nothing about it."""
-    several = grouping is not None and (grouping.keys is None or len(grouping.keys) > 1)
-    return several and max_groups is None
 
 
 def _open_charge(

@@ -130,6 +130,8 @@ def test_groups_that_are_all_refused_exit_as_one_would(run: Any) -> None:
         "1000",
         "--per",
         "user",
+        "--max-groups",
+        "1",
     ]
     given = ["release", *GIVEN, "--value", "fare", "--by", "city", "--key", "Zug", "--key", "Rom", *hard]
     shown = run(*given, "--json")

@@ -299,7 +299,7 @@ GROUPS = [
     ),
     Attempt(
         group="Groups",
-        name="users in several groups, max_groups left at 1",
+        name="users in several groups",
         words=release("trips.parquet", "--by", "city", "--key", "Arden", "--key", "Brook"),
         expected=RELEASED,
     ),

@@ -18,7 +18,6 @@ from hubermean.huber import level_sets
 from hubermean.huber.geometry import Geometry
 from hubermean.ingest.duckdb.queries import GroupQuery
 from hubermean.mechanisms.adaptive import clipped_step as clipped_step
-from hubermean.mechanisms.adaptive import groups as adaptive_groups
 from hubermean.mechanisms.adaptive.budget_split import BudgetSplit
 from hubermean.mechanisms.adaptive.clipped_step import ClippedSum, PreparedClippedStep
 from hubermean.mechanisms.adaptive.mechanism import Adaptive, PreparedAdaptive
@@ -38,6 +37,10 @@ from hubermean.mechanisms.counts.mechanism import Count, PreparedCount
 from hubermean.mechanisms.estimated_huber import PreparedEstimatedHuber
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.partition_selection import PartitionSelection
+from hubermean.mechanisms.groups.row_means import RowMechanism
+from hubermean.mechanisms.groups.row_queries import Accounting, NormSearch, RowSums
+from hubermean.mechanisms.groups.row_selection import RowSelection
+from hubermean.mechanisms.groups.rows import UserRows
 from hubermean.mechanisms.inverse_sensitivity.grid import LocationGrid
 from hubermean.searches.bounds import ContributionBoundSearch, RankSearch, TailSearch
 from hubermean.searches.location import CenterSearch, IntervalSearch
@@ -352,15 +355,79 @@ def keys_for_one_change(patch: Patch) -> None:
     division_with(patch, change)
 
 
-def groups_get_the_whole_rest(patch: Patch) -> None:
-    """What the steps spent is not taken off the means of the groups."""
-    patch.setattr(adaptive_groups, "_remaining", lambda steps, found, request: request)
+def rows_are_not_clipped(patch: Patch) -> None:
+    patch.setattr(UserRows, "_factors", lambda self, parts, norm: np.ones(self.n_owners))
 
 
-def no_changes_in_the_clipped_means(patch: Patch) -> None:
-    """The bounds that steps found are used as for one group."""
-    made = adaptive_groups.Clipped
-    patch.setattr(adaptive_groups, "Clipped", lambda **given: made(**{**given, "changes": 1}))
+def every_entry_is_clipped_by_itself(patch: Patch) -> None:
+    """A user in four groups moves each of them by a whole bound."""
+    made = UserRows.clip
+
+    def clip(self: UserRows, entries: Any, **given: Any) -> Any:
+        count = len(entries)
+        return made(replace(self, owners=np.arange(count), n_owners=count), entries, **given)
+
+    patch.setattr(UserRows, "clip", clip)
+
+
+def noise_for_one_bound(patch: Patch) -> None:
+    """A replaced user takes a row away and adds another: not as if one of them were all."""
+    made = Accounting.noise
+    patch.setattr(
+        Accounting,
+        "noise",
+        lambda self, cost, **given: made(replace(self, add_remove=True), cost, **given),
+    )
+
+
+def rows_lie_at_a_right_angle(patch: Patch) -> None:
+    """The root of two is enough for rows without negative entries only."""
+    made = Accounting.noise
+    patch.setattr(Accounting, "noise", lambda self, cost, **_: made(self, cost, nonnegative=True))
+
+
+def sums_of_rows_cost_half(patch: Patch) -> None:
+    patch.setattr(RowSums, "cost", property(lambda self: (self.sums_cost + self.squares_cost) / 2))
+
+
+def squares_are_free(patch: Patch) -> None:
+    patch.setattr(RowSums, "cost", property(lambda self: self.sums_cost))
+
+
+def norm_searches_are_free(patch: Patch) -> None:
+    patch.setattr(NormSearch, "cost", property(lambda self: Fraction(0)))
+
+
+def queries_get_what_the_steps_spent(patch: Patch) -> None:
+    """What the steps before spent is not taken off what rows may cost."""
+    made = RowMechanism.plan
+    patch.setattr(
+        RowMechanism,
+        "plan",
+        lambda self, found, groups: made(self, replace(found, spent=Fraction(0)), groups),
+    )
+
+
+def a_whole_unit_in_every_group(patch: Patch) -> None:
+    """Weights for partition selection are not shared by a user's groups."""
+    made = RowSelection.distribution
+
+    def distribution(self: RowSelection, table: Any) -> Any:
+        count = len(table.owners)
+        return made(self, replace(table, owners=np.arange(count), n_owners=count))
+
+    patch.setattr(RowSelection, "distribution", distribution)
+
+
+def a_threshold_for_half_of_the_users(patch: Patch) -> None:
+    made = RowSelection.threshold.func  # type: ignore[attr-defined]
+    patch.setattr(RowSelection, "threshold", property(lambda self: made(self) // 2))
+
+
+def selection_of_rows_for_free(patch: Patch) -> None:
+    """What choosing the groups costs is not taken off the means."""
+    made = GroupBudgetSplit.row_budget.fget  # type: ignore[attr-defined]
+    patch.setattr(GroupBudgetSplit, "row_budget", property(lambda self: (made(self)[0], Fraction(0))))
 
 
 # With a large epsilon few users are enough for every step, and a pair is judged in a second.
@@ -373,8 +440,12 @@ RECORDS: dict[str, Any] = {**ADAPTIVE, "per": "record"}
 CAPPED: dict[str, Any] = {**RECORDS, "bounds": (0, 10), "max_records": 5}
 # Accounted for in rho.
 COLUMNS: dict[str, Any] = {**KNOWN, "epsilon": 5, "delta": 1e-5, "columns": 6, "users": 150}
-GROUPS: dict[str, Any] = {**ADAPTIVE, "groups": 3}
-CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10), "groups": 4}
+GROUPS: dict[str, Any] = {**ADAPTIVE, "groups": 3, "max_groups": 1}
+# Users count in all of their groups.
+ROWS: dict[str, Any] = {**ADAPTIVE, "bounds": (0, 10), "groups": 3, "users": 60}
+ROW_COUNTS: dict[str, Any] = {"mechanism": "count", "epsilon": 5, "groups": 4, "users": 60}
+ROW_KEYS: dict[str, Any] = {**ROW_COUNTS, "private_keys": True, "delta": 1e-4}
+CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10), "groups": 4, "max_groups": 1}
 KEYS: dict[str, Any] = {**CLIPPED, "private_keys": True, "delta": 1e-4}
 COUNT: dict[str, Any] = {"mechanism": "count"}
 
@@ -659,7 +730,12 @@ MUTANTS = [
         audit={**CLIPPED, "max_groups": 2},
         pairs=20,
     ),
-    Mutant(name="max_groups ignored", broken=max_groups_ignored, audit={**COUNT, "groups": 4}, pairs=20),
+    Mutant(
+        name="max_groups ignored",
+        broken=max_groups_ignored,
+        audit={**COUNT, "groups": 4, "max_groups": 1},
+        pairs=20,
+    ),
     Mutant(name="keys for free", broken=keys_for_free, audit=KEYS, pairs=20, slow=True),
     Mutant(name="delta twice", broken=delta_twice, audit=KEYS, pairs=20),
     Mutant(name="lower threshold for keys", broken=lower_threshold_for_keys, audit=KEYS, pairs=30),
@@ -670,22 +746,47 @@ MUTANTS = [
         pairs=120,
         slow=True,
     ),
+    # Rows.
+    Mutant(name="rows are not clipped", broken=rows_are_not_clipped, audit=ROW_COUNTS, pairs=12),
     Mutant(
-        name="groups get the whole rest", broken=groups_get_the_whole_rest, audit=GROUPS, pairs=12, slow=True
+        name="every entry is clipped by itself",
+        broken=every_entry_is_clipped_by_itself,
+        audit=ROW_COUNTS,
+        pairs=12,
     ),
     Mutant(
-        name="no changes in the clipped means",
-        broken=no_changes_in_the_clipped_means,
-        audit=GROUPS,
+        name="noise for one bound",
+        broken=noise_for_one_bound,
+        audit={**ROW_COUNTS, "neighbors": "replace-user"},
         pairs=12,
+    ),
+    Mutant(
+        name="rows lie at a right angle",
+        broken=rows_lie_at_a_right_angle,
+        audit={**ROWS, "delta": 1e-4, "private_keys": True},
+        pairs=8,
         slow=True,
     ),
+    Mutant(name="sums of rows cost half", broken=sums_of_rows_cost_half, audit=ROW_COUNTS, pairs=8),
+    Mutant(name="squares are free", broken=squares_are_free, audit=ROWS, pairs=3, slow=True),
+    Mutant(name="norm searches are free", broken=norm_searches_are_free, audit=ROWS, pairs=6),
     Mutant(
-        name="bounds for groups are not booked", broken=free(ChooseTails), audit=GROUPS, pairs=3, slow=True
+        name="queries get what the steps spent",
+        broken=queries_get_what_the_steps_spent,
+        audit=ROW_COUNTS,
+        pairs=4,
     ),
+    Mutant(name="a whole unit in every group", broken=a_whole_unit_in_every_group, audit=ROW_KEYS, pairs=10),
     Mutant(
-        name="center for groups one way",
-        broken=one_way_whatever_the_relation("center_search"),
+        name="a threshold for half of the users",
+        broken=a_threshold_for_half_of_the_users,
+        audit={**ROW_KEYS, "neighbors": "add-remove"},
+        pairs=36,
+    ),
+    Mutant(name="selection of rows for free", broken=selection_of_rows_for_free, audit=ROW_KEYS, pairs=4),
+    Mutant(
+        name="interval for groups one way",
+        broken=one_way_whatever_the_relation("interval_search"),
         audit=GROUPS,
         pairs=12,
         slow=True,

@@ -68,7 +68,6 @@ def test_what_is_unusual_but_fine_is_released(one: Attempt, results: dict[str, R
     [
         ("epsilon = 50, without a ledger", "protects a single user little"),
         ("far more records expected", "you expect 90,000"),
-        ("users in several groups, max_groups left at 1", "max_groups was left at 1"),
     ],
 )
 def test_what_should_be_read_with_care_says_so(name: str, warning: str, results: dict[str, Result]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import hubermean as hm
 from hubermean.mechanisms.base import Outcome
-from hubermean.release.warnings import DROPPED_GROUPS, compare_records
+from hubermean.release.warnings import compare_records
 from hubermean.types.release import Denominator
 
 GIVEN: dict[str, Any] = {"user": "u", "value": "v", "epsilon": 1.0, "bounds": (0, 10), "max_records": 4}
@@ -22,7 +22,7 @@ def records(users: int, each: int = 2) -> pa.Table:
 
 def groups(**more: Any) -> hm.ReleaseTable:
     table = pa.table({"u": [1, 1, 2], "v": [1.0, 2.0, 3.0], "g": ["a", "b", "a"]})
-    return hm.mean(table, **{**GIVEN, "by": "g", "keys": ["a", "b"], **more})
+    return hm.mean(table, **{**GIVEN, "by": "g", "keys": ["a", "b"], "max_groups": 2, **more})
 
 
 class Measured:
@@ -129,36 +129,26 @@ def test_a_release_from_a_ledger_is_compared_as_well(tmp_path: Any) -> None:
 # --- groups, epsilon and their places -----------------------------------------------------------------------------
 
 
-def test_groups_that_are_left_out_by_default_are_mentioned() -> None:
-    assert groups().warnings == (DROPPED_GROUPS,)
-    assert groups(max_groups=1).warnings == ()
-    assert groups(max_groups=2).warnings == ()
-    assert groups(keys=["a"]).warnings == (), "with one group nobody is in another"
-    table = pa.table({"u": [1, 2], "g": ["a", "b"]})
-    assert hm.count(table, user="u", by="g", keys=["a", "b"], epsilon=1).warnings == (DROPPED_GROUPS,)
-
-
 @pytest.mark.parametrize(("epsilon", "warned"), [(10.0, False), (10.5, True), (1e6, True)])
 def test_an_epsilon_above_ten_is_mentioned(epsilon: float, warned: bool) -> None:
     releases = [
         hm.mean(records(3), **{**GIVEN, "epsilon": epsilon}),
         hm.count(records(3), user="u", epsilon=epsilon),
         hm.mean_of_user_means([1.0, 2.0], epsilon=epsilon, bounds=(0, 3)),
-        groups(epsilon=epsilon, max_groups=2),
+        groups(epsilon=epsilon),
     ]
     for release in releases:
         assert [one.startswith("Epsilon = ") for one in release.warnings] == [True] * warned
 
 
 def test_warnings_stand_in_every_form_of_a_release() -> None:
-    for release in (made(Denominator(value=8.0, low=7.0, high=9.0), 5, 2_000), groups()):
+    for release in (made(Denominator(value=8.0, low=7.0, high=9.0), 5, 2_000), groups(epsilon=20)):
         (warning,) = release.warnings
         words = warning[:30]
         assert release.to_dict()["warnings"] == [warning]
         assert words in " ".join(repr(release).split())
         assert words in release._repr_html_()
         assert words in release.to_html()
-    assert groups().to_dict()["rows"][0]["warnings"] == [DROPPED_GROUPS]
     # The second line, right below the number.
     shown = made(Denominator(value=8.0, low=7.0, high=9.0), 5, 2_000)
     assert repr(shown).splitlines()[1].startswith("Warning  ")

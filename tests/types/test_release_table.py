@@ -40,6 +40,7 @@ def table(**options: Any) -> hm.ReleaseTable:
         "keys": ["Zug", "Bern"],
         "epsilon": 1,
         "bounds": (0, 30),
+        "max_groups": 1,
         "per": "user",
     }
     return hm.mean(trips(), **{**given, **options})
@@ -324,7 +325,7 @@ def test_counts_by_group() -> None:
     assert made.values[3, 0] < 30
     private = hm.count(data, user="rider", of="records", by="city", epsilon=2, delta=1e-6)
     assert private.keys == (("Bern",), ("Genf",), ("Zug",))
-    assert private.parameters["max_records"] >= 1
+    assert private.parameters["norm_bound"] >= 1
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)

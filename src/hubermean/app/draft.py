@@ -76,7 +76,7 @@ class Draft:
             per=_choose(given, "per", ("record", "user")) if is_mean else "record",
             by=by,
             keys=keys,
-            max_groups=(_whole(given, "max_groups") or 1) if by else None,
+            max_groups=_whole(given, "max_groups") if by else None,
             bounds=ends if is_mean and ends != (None, None) else (),
             max_records=_whole(given, "max_records"),
             n_users=_whole(given, "n_users"),
@@ -147,7 +147,8 @@ class Draft:
             words["by"] = _one_or_list(self.by)
             if self.keys:
                 words["keys"] = list(self.keys)
-            words["max_groups"] = self.max_groups
+            if self.max_groups is not None:
+                words["max_groups"] = self.max_groups
         if self.statistic == "mean" and self.per != "record":
             words["per"] = self.per
         if self.bounds:

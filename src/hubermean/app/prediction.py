@@ -105,7 +105,7 @@ def _part_of_a_group(draft: Draft, neighbors: str, epsilon: float) -> float:
         per="user",
         neighbors=Neighbors(neighbors),
     )
-    split = GroupBudgetSplit.of(request, max_groups=draft.max_groups or 1, public_keys=bool(draft.keys))
+    split = GroupBudgetSplit.of(request, max_groups=draft.max_groups or 1, groups=len(draft.keys) or None)
     return split.one_group().epsilon
 
 

@@ -23,10 +23,10 @@ from hubermean.auditing.search import (
 from hubermean.data.arrays import FloatArray
 from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError, parameter
+from hubermean.mechanisms.adaptive.mechanism import Adaptive
 from hubermean.mechanisms.base import Mechanism, Prepared
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import check_max_groups
-from hubermean.mechanisms.groups.resolution import needs_pool
 from hubermean.mechanisms.registry import Auto, resolve_mechanism
 from hubermean.types.options import PublicKeywords, PublicParameters, check_keywords, show_keywords
 from hubermean.types.request import DEFAULT_NEIGHBORS, Neighbors, Per, PublicFacts, Request
@@ -153,7 +153,7 @@ def audit(
     columns: int = 1,
     users: int | None = None,
     groups: int | None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     private_keys: bool = False,
     container: str | None = None,
     pairs: int | None = None,
@@ -177,7 +177,7 @@ def audit(
         users: number of users in each data set; by default the fewest with which the mechanism works.
         groups: number of groups; audits a release by group of one column. Users move between groups, are split over
             several, and change their records. The records pass through reading and grouping.
-        max_groups: number of groups in which a user counts; with `groups`.
+        max_groups: number of groups in which a user counts, by default in all of its groups; with `groups`.
         private_keys: whether groups are selected privately instead of being public; with `groups`.
         container: write both data sets of every pair as records to this container, such as "csv", "pandas" or "spark"
             (`hubermean.auditing.CONTAINERS`), and read them as a release would.
@@ -230,7 +230,8 @@ def audit(
         if columns != 1:
             raise InputError("an audit by group is of one column; leave columns out")
         lengths, center, _ = _lengths(chosen, known, columns)
-        adaptive = needs_pool(chosen) or (isinstance(chosen, Auto) and known.bounds is None)
+        adaptive = isinstance(chosen, Adaptive | AdaptiveCount) or max_groups is None
+        adaptive = adaptive or (isinstance(chosen, Auto) and known.bounds is None)
         found_in_groups, evaluated = find_worst_group_pair(
             chosen,
             request,
@@ -250,7 +251,7 @@ def audit(
             round_trip.check()
         size = len(found_in_groups.pair.members) + 1
         return _verdict(f"{chosen.name}, {groups} groups", request, size, found_in_groups, evaluated, seed)
-    if max_groups != 1 or private_keys:
+    if max_groups is not None or private_keys:
         raise InputError(
             f"{parameter('max_groups')} and {parameter('private_keys')} are for an audit by group; "
             f"give {parameter('groups')} as well"

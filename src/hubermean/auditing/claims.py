@@ -31,6 +31,7 @@ from hubermean.distributions.output import (
     NoisyTest,
     OutputDistribution,
     Staged,
+    ThresholdedSums,
     get_claim,
 )
 
@@ -63,7 +64,7 @@ class _Total:
     @classmethod
     def of(cls, claim: Claim) -> _Total:
         if claim.rho is not None:
-            return cls(rho=Fraction(claim.rho))
+            return cls(rho=Fraction(claim.rho), delta=Fraction(claim.delta))
         return cls(
             epsilon=Fraction(claim.epsilon or 0) / claim.among, delta=Fraction(claim.delta) / claim.among
         )
@@ -153,6 +154,8 @@ def measure_share(claim: Claim, first: OutputDistribution, second: OutputDistrib
             float(claim.epsilon) if claim.epsilon is not None else math.sqrt(8.0 * float(claim.rho or 0))
         )
         return _share(log_ratio_range(first, second), allowed)
+    if isinstance(first, ThresholdedSums) and isinstance(second, ThresholdedSums) and claim.rho is not None:
+        return _thresholded(claim, first, second)
     if claim.rho is not None:
         return _share(_concentrated(first, second), float(claim.rho))
     epsilon, delta = float(claim.epsilon or 0), float(claim.delta)
@@ -172,6 +175,17 @@ def _concentrated(first: OutputDistribution, second: OutputDistribution) -> floa
     gaps = zip(first.position, second.position, first.distributions(), strict=True)
     # A shift of s Laplace scales is s-DP, and epsilon-DP implies epsilon^2/2-zCDP.
     return math.fsum((float(one - two) / distribution.scale) ** 2 / 2.0 for one, two, distribution in gaps)
+
+
+def _thresholded(claim: Claim, first: ThresholdedSums, second: ThresholdedSums) -> float:
+    """Return the share of a claim in rho, on keys that both have, and in delta, for keys that only the first has."""
+    if (first.noise, first.threshold) != (second.noise, second.threshold):
+        return math.inf
+    common = [key for key in first.sums if key in second.sums]
+    gaps = [(first.sums[key] - second.sums[key]) / first.noise.scale for key in common]
+    rho = math.fsum(gap**2 for gap in gaps) / 2.0
+    alone = math.fsum(math.log1p(-first.chance(key)) for key in first.sums if key not in second.sums)
+    return max(_share(rho, float(claim.rho or 0)), _share(-math.expm1(alone), float(claim.delta)))
 
 
 def _share(used: float, allowed: float) -> float:

@@ -39,6 +39,7 @@ from hubermean.distributions.output import (
     PermuteAndFlip,
     SelectedPartitions,
     Staged,
+    ThresholdedSums,
     Uniform,
 )
 
@@ -77,6 +78,8 @@ def compare(first: OutputDistribution, second: OutputDistribution, *, depth: int
             )
         case Staged(), Staged():
             return _compare_staged(first, second, depth)
+        case ThresholdedSums(), ThresholdedSums():
+            return compare(first.as_selection(), second.as_selection(), depth=depth)
         case SelectedPartitions(), SelectedPartitions() if first.bits == second.bits:
             found = list(_selections(first, second))
             unmatched = math.fsum(mass for _, mass, loss in found if loss == math.inf)
@@ -356,6 +359,8 @@ def _outcomes(first: OutputDistribution, second: OutputDistribution) -> Iterator
             seen = min(first.limit, _ROTATIONS)
             for number in range(seen):
                 yield number * (first.limit // seen), 1.0 / seen, 0.0
+        case ThresholdedSums(), ThresholdedSums():
+            yield from _selections(first.as_selection(), second.as_selection())
         case SelectedPartitions(), SelectedPartitions() if first.bits == second.bits:
             yield from _selections(first, second)
         case NoisySum(), NoisySum() if len(first.position) == len(second.position) == 1:

@@ -31,7 +31,8 @@ from hubermean.ingest.reading import group_table
 from hubermean.mechanisms.base import Mechanism, Prepared
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.partition_selection import PartitionSelection
-from hubermean.mechanisms.groups.resolution import needs_pool, prepare_groups, resolve_group_mechanism
+from hubermean.mechanisms.groups.resolution import prepare_groups, resolve_group_mechanism, uses_rows
+from hubermean.mechanisms.groups.row_selection import RowSelection
 from hubermean.types.request import Neighbors, PublicFacts, Request
 
 _USUAL_SIZES = (0, 1, 3)
@@ -58,7 +59,7 @@ class GroupEvaluator(PairEvaluator[GroupPair]):
         self.group_split = GroupBudgetSplit.of(
             request,
             max_groups=space.max_groups,
-            public_keys=public_keys,
+            groups=len(space.groups) if public_keys else None,
             delta_for="keys" if counting else "all",
         )
         self._mechanism = resolve_group_mechanism(mechanism, self.group_split)
@@ -84,7 +85,7 @@ class GroupEvaluator(PairEvaluator[GroupPair]):
 
     def users_to_audit(self) -> int | None:
         """Return how many users an adaptive mechanism needs so that all its steps are exercised."""
-        if not needs_pool(self._mechanism):
+        if not uses_rows(self._mechanism, self.group_split):
             return None
         tuning = self.group_split.estimation
         for size in _POOLS:
@@ -111,11 +112,12 @@ class GroupEvaluator(PairEvaluator[GroupPair]):
         if table is None:
             return None
         facts = PublicFacts.of(table.members, Neighbors.ADD_REMOVE)
-        pooled = needs_pool(self._mechanism)
-        pool = PublicFacts.of(table.users(), self.group_split.estimation.neighbors) if pooled else None
+        public = self.group_split.estimation.neighbors.users_are_public
         try:
             return make_repeatable(
-                prepare_groups(self._mechanism, self.group_split, facts, pool).distribution(table)
+                prepare_groups(
+                    self._mechanism, self.group_split, facts, table.n_owners if public else None
+                ).distribution(table)
             )
         except InputError:
             return None
@@ -126,7 +128,7 @@ def find_worst_group_pair(
     request: Request,
     *,
     groups: int,
-    max_groups: int,
+    max_groups: int | None,
     public_keys: bool,
     center: float,
     reach: float,
@@ -191,13 +193,16 @@ def find_worst_group_pair(
             if datasets is not None and number % 3:
                 yield spread_over_groups(make_directed_pair(number, datasets, rng), space, rng, edges)
             else:
-                yield make_group_pair(GROUP_SHAPES[number % len(GROUP_SHAPES)], space, rng)
+                shape = number if datasets is None else number // 3  # every shape has its turn
+                yield make_group_pair(GROUP_SHAPES[shape % len(GROUP_SHAPES)], space, rng)
 
     return search_worst(evaluate, shapes(), lambda pair: vary_group_pair(pair, space, rng), effort, rng)
 
 
-def list_selection_sizes(selection: PartitionSelection) -> tuple[int, ...]:
+def list_selection_sizes(selection: PartitionSelection | RowSelection) -> tuple[int, ...]:
     """Return group sizes at which one user more or less affects whether the group is selected."""
+    if isinstance(selection, RowSelection):
+        return tuple(sorted({0, 1, selection.usual_users // 2, selection.usual_users}))
     usual, last = selection.usual_users, len(selection.passes) - 1
     return tuple(sorted({0, 1, usual // 2, usual, (usual + last) // 2, last - 1}))
 

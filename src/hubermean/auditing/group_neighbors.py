@@ -121,12 +121,17 @@ class GroupSearchSpace:
 
     neighbors: Neighbors
     groups: tuple[str, ...]
-    max_groups: int
+    max_groups: int | None
     center: float
     reach: float
     counts: tuple[int, ...]
     sizes: tuple[int, ...]
     per_group: int
+
+    @property
+    def usual_row(self) -> int:
+        """In how many groups a user is: as many as it may count in, or all."""
+        return self.max_groups or len(self.groups)
 
     def value(self, rng: Generator) -> float:
         offset = float(rng.choice([1.0, 1.0, 1.0 + 1e-9, 0.5, 0.0, 1e6]))
@@ -143,7 +148,7 @@ class GroupSearchSpace:
         return [pool[place] for place in rng.choice(len(pool), number, replace=False)]
 
     def member(self, rng: Generator, most: int | None = None) -> Member:
-        places = self.places(rng, most or self.max_groups + 2)
+        places = self.places(rng, most or self.usual_row + 2)
         return self._in(places, rng)
 
     def _in(self, places: Sequence[str | None], rng: Generator) -> Member:
@@ -170,7 +175,7 @@ class GroupSearchSpace:
                 after = self._same(before, others[: len(places)])
             case "split":
                 before = self._in(places[:1], rng)
-                after = self._in(self.places(rng, self.max_groups + 2), rng)
+                after = self._in(self.places(rng, self.usual_row + 2), rng)
             case "values":
                 mirrored = tuple(
                     replace(share, value=2.0 * self.center - share.value) for share in before.shares
@@ -232,7 +237,7 @@ def spread_over_groups(
 
     With `sizes`, all groups but the last have one of these numbers of users.
     """
-    places = [str(space.groups[place]) for place in rng.permutation(len(space.groups))[: space.max_groups]]
+    places = [str(space.groups[place]) for place in rng.permutation(len(space.groups))[: space.usual_row]]
     others = [group for group in space.groups if group not in places] or places
 
     def held(user: User | None, groups: Sequence[str]) -> Member | None:

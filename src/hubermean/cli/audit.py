@@ -137,7 +137,7 @@ def audit(
             users=users,
             **parameters,
             groups=groups,
-            max_groups=max_groups or 1,
+            max_groups=max_groups,
             private_keys=private_keys,
             container=container,
             pairs=pairs,

@@ -261,9 +261,13 @@ MaxGroups = Annotated[
     int | None,
     typer.Option(
         metavar="NUMBER",
-        help="Most groups a user counts in, by default 1. Fewer drop records, more add noise.",
+        help="Most groups a user counts in, by default all of its groups. Fewer drop records.",
         rich_help_panel=GROUPS,
     ),
+]
+Rollup = Annotated[
+    bool,
+    typer.Option("--rollup", help="Add totals over groups; they cost no budget.", rich_help_panel=GROUPS),
 ]
 Report = Annotated[
     str | None,

@@ -24,6 +24,7 @@ from hubermean.cli.options import (
     Per,
     Quiet,
     Report,
+    Rollup,
     Timings,
     User,
     Verbose,
@@ -56,6 +57,7 @@ def release(
     key: Key = None,
     keys: Keys = None,
     max_groups: MaxGroups = None,
+    rollup: Rollup = False,
     per: Per = "record",
     expected_records: Annotated[
         int | None,
@@ -113,6 +115,7 @@ def release(
             expected_records=expected_records,
             progress=not (as_json or quiet),
             dry_run=dry_run,
+            rollup=rollup,
             **make_group_arguments(file, by, key, keys, max_groups),
             **to_keywords(options),
         )

@@ -269,13 +269,47 @@ class SelectedPartitions:
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ThresholdedSums:
+    """The keys whose noisy sums reach a public threshold; a sample is the tuple of these keys, in order."""
+
+    sums: Mapping[Any, int] = field(repr=False)
+    noise: NoiseDistribution
+    threshold: int
+    claim: Claim | None = None
+
+    def sample(self, noise: NoiseSource) -> tuple[Any, ...]:
+        keys = sorted(self.sums, key=natural_sort_key)
+        noisy = self.noise.sample(noise, len(keys))
+        return tuple(
+            key for key, extra in zip(keys, noisy, strict=True) if self.sums[key] + extra >= self.threshold
+        )
+
+    def chance(self, key: Any) -> float:
+        """Return the probability that a key appears, for audits: that of Gaussian noise on a continuous scale."""
+        if key not in self.sums:
+            return 0.0
+        return math.erfc((self.threshold - self.sums[key]) / (self.noise.scale * math.sqrt(2.0))) / 2.0
+
+    def as_selection(self, bits: int = 256) -> SelectedPartitions:
+        """Return the same selection by independent chances, up to rounding, for audits."""
+        chances = {key: int(math.ldexp(self.chance(key), bits)) for key in self.sums}
+        return SelectedPartitions(chances=chances, bits=bits, claim=self.claim)
+
+
 def get_claim(distribution: OutputDistribution) -> Claim | None:
     """Return what a distribution claims to cost by itself, or None; staged distributions state one claim per stage."""
     return (
         distribution.claim
         if isinstance(
             distribution,
-            NoisySum | ExponentialMechanism | PermuteAndFlip | Independent | NoisyTest | SelectedPartitions,
+            NoisySum
+            | ExponentialMechanism
+            | PermuteAndFlip
+            | Independent
+            | NoisyTest
+            | SelectedPartitions
+            | ThresholdedSums,
         )
         else None
     )
@@ -304,7 +338,9 @@ def without_claims(distribution: OutputDistribution) -> OutputDistribution:
             )
         case NoisyTest():
             return replace(distribution, inner=without_claims(distribution.inner), claim=None)
-        case NoisySum() | ExponentialMechanism() | PermuteAndFlip() | SelectedPartitions():
+        case (
+            NoisySum() | ExponentialMechanism() | PermuteAndFlip() | SelectedPartitions() | ThresholdedSums()
+        ):
             return replace(distribution, claim=None)
     return distribution
 

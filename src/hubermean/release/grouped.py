@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from hubermean.ingest.reading import ReadRequest
 from hubermean.mechanisms.base import Mechanism
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit, check_max_groups
 from hubermean.mechanisms.groups.grouped import GroupOutcome
-from hubermean.mechanisms.groups.resolution import needs_pool, prepare_groups, resolve_group_mechanism
+from hubermean.mechanisms.groups.resolution import prepare_groups, resolve_group_mechanism, uses_rows
 from hubermean.noise.source import NoiseSource
 from hubermean.release.path import (
     NO_USERS,
@@ -43,22 +43,26 @@ class Grouping:
     Attributes:
         by: the group columns.
         keys: the public groups; None if groups are selected privately.
-        max_groups: the most groups that a user counts in.
+        max_groups: the most groups that a user counts in; None for all of them.
+        rollup: whether to add the totals of the hierarchy of group columns.
     """
 
     by: tuple[str, ...]
     keys: Sequence[tuple[Any, ...]] | None
-    max_groups: int
+    max_groups: int | None
+    rollup: bool = False
 
     @classmethod
-    def from_keywords(cls, by: str | Sequence[str] | None, keys: Any, max_groups: int) -> Grouping | None:
+    def from_keywords(
+        cls, by: str | Sequence[str] | None, keys: Any, max_groups: int | None, *, rollup: bool = False
+    ) -> Grouping | None:
         """Return the grouping of the arguments of `mean` and `count`; None without groups."""
         check_max_groups(max_groups)
         if by is None:
-            if keys is not None or max_groups != 1:
+            if keys is not None or max_groups is not None or rollup:
                 raise InputError(
-                    f"{parameter('keys')} and {parameter('max_groups')} need groups; give {parameter('by')} "
-                    "as well, or leave them out"
+                    f"{parameter('keys')}, {parameter('max_groups')} and {parameter('rollup')} need groups; give "
+                    f"{parameter('by')} as well, or leave them out"
                 )
             return None
         columns = tuple(column_names(by, "by"))
@@ -66,6 +70,7 @@ class Grouping:
             by=columns,
             keys=None if keys is None else parse_group_keys(keys, columns),
             max_groups=max_groups,
+            rollup=rollup,
         )
 
 
@@ -83,23 +88,22 @@ def release_groups(
     charger: Charger = NOT_CHARGED,
 ) -> ReleaseTable:
     """Release a statistic per group; `grouping` names the groups, the other arguments are as for `release_data`."""
-    # No user can be in more groups than there are.
-    max_groups = (
-        grouping.max_groups if grouping.keys is None else min(grouping.max_groups, len(grouping.keys))
-    )
+    groups, max_groups = None if grouping.keys is None else len(grouping.keys), grouping.max_groups
+    if groups is not None and max_groups is not None:
+        max_groups = min(max_groups, groups)  # no user can be in more groups than there are
     group_split = GroupBudgetSplit.of(
         round_budget_down(request),
         max_groups=max_groups,
-        public_keys=grouping.keys is not None,
+        groups=groups,
         delta_for="keys" if statistic == "count" else "all",
     )
     chosen = resolve_group_mechanism(mechanism, group_split)
-    pooled = needs_pool(chosen)
+    by_rows = uses_rows(chosen, group_split)
     with reading.open(data, by=grouping.by) as opened:
         if grouping.keys is not None:
             opened.check_group_keys(grouping.keys)
         facts = PublicFacts.declared(opened.columns, opened.limits)
-        counted = pooled and must_count_users(
+        counted = by_rows and must_count_users(
             group_split.estimation.neighbors, n_users, countable=opened.countable
         )
 
@@ -107,14 +111,13 @@ def release_groups(
             if n_users == 0:
                 raise InputError(NO_USERS)
             with stage("preparing"):
-                pool_facts = replace(facts, n_users=n_users) if pooled else None
-                return prepare_groups(chosen, group_split, facts, pool_facts)
+                return prepare_groups(chosen, group_split, facts, n_users, rollup=grouping.rollup)
 
         prepared: Any = None if counted else prepare(n_users)
 
         def read() -> GroupTable:
             table = opened.read_groups(keys=grouping.keys, max_groups=max_groups)
-            return table if not pooled or n_users is None else table.pad_users(n_users)
+            return table if not by_rows or n_users is None else table.pad_users(n_users)
 
         def compute() -> ReleaseTable:
             table = run_on_data(read, request)

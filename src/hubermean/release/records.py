@@ -195,7 +195,7 @@ def _restore_table(record: Mapping[str, Any], shared: dict[str, Any]) -> Release
         by=tuple(map(_check_text, record["by"])),
         keys=tuple(tuple(_restore_key(one) for one in key) for key in record["keys"]),
         values=_to_array(record["values"], groups, columns),
-        max_groups=int(_check_number(record["max_groups"])),
+        max_groups=None if record["max_groups"] is None else int(_check_number(record["max_groups"])),
         public_keys=bool(record["public_keys"]),
         refusals={int(row): _check_text(reason) for row, reason in record["refusals"]},
         intervals=_restore_intervals(record["intervals"], groups, columns),
@@ -252,14 +252,14 @@ def _to_json_key(key: Any) -> Any:
     for name, (key_type, _) in _KEY_TYPES.items():
         if isinstance(key, key_type):
             return {name: str(key)}
-    return key if isinstance(key, str | int) else str(key)
+    return key if key is None or isinstance(key, str | int) else str(key)  # None: a total over this column
 
 
 def _restore_key(record: Any) -> Any:
     if isinstance(record, dict):
         ((name, text),) = record.items()
         return _KEY_TYPES[name][1](text)
-    if not isinstance(record, str | int):
+    if not (record is None or isinstance(record, str | int)):
         raise TypeError("not a key")
     return record
 

@@ -21,11 +21,6 @@ LARGE_EPSILON = 10.0
 """Beyond this epsilon, a guarantee says little about a single user."""
 _FEWER = 0.9  # of the expected records: fewer are worth a warning
 
-DROPPED_GROUPS = (
-    "max_groups was left at 1, so each user counts in one group only. If users have records in several groups, raise "
-    "max_groups; otherwise those in their other groups are left out."
-)
-
 
 def check_expected_records(expected: object, request: Request, grouping: Grouping | None) -> int:
     """Return the number of records that the caller expects; InputError where no release could be compared with it."""

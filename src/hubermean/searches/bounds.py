@@ -84,22 +84,20 @@ class TailSearch:
         hostile: float,
         sides: Sides,
         add_remove: bool,
-        many: float = 1.0,
     ) -> TailSearch:
         """`epsilon` is what the choice may cost, `total` what all of the release does, `hostile` a share of the users.
 
-        `share` of the users lie within the scale, so that ranks beyond it are ranks in the tail; `many` groups of users
-        share the bounds.
+        `share` of the users lie within the scale, so that ranks beyond it are ranks in the tail.
         """
-        few = min(users * total / (1000.0 * many), 1.0) ** _FEW_POWER
+        few = min(users * total / 1000.0, 1.0) ** _FEW_POWER
         largest = min(_LARGEST_RANK, _LARGEST_TAIL * (1.0 - share)) * users
-        rank = max(math.floor(min(_NATS_PER_RANK * few * many / epsilon, largest)), 1)
+        rank = max(math.floor(min(_NATS_PER_RANK * few / epsilon, largest)), 1)
         rank += math.ceil(hostile * users)
         beyond = rank + _NATS_BEYOND / epsilon
         # A Pareto tail through the scale and what is found would go on with the whole of this.
         seen = math.log(max((1.0 - share) * users / beyond, 1.0))
         bent = _BENT + _LESS_BENT * max(share - 0.75, 0.0)
-        power = bent * math.log(max(beyond * total / (_BEYOND * many), 1.0)) / max(seen, _LEAST_NATS)
+        power = bent * math.log(max(beyond * total / _BEYOND, 1.0)) / max(seen, _LEAST_NATS)
         search = cls(epsilon=Fraction(epsilon), rank=rank, sides=sides, add_remove=add_remove, power=power)
         steepness = min(max(float(search.rate) * users / _STEEP_NATS, _LEAST_STEEP), 1.0)
         return replace(search, steepness=steepness)
@@ -145,13 +143,13 @@ class TailSearch:
         return self.rank + _NATS_BEYOND / float(self.epsilon)
 
 
-def expected_cut_off(distance: float, *, total: float, many: float = 1.0) -> float:
+def expected_cut_off(distance: float, *, total: float) -> float:
     """What clipping is expected to take off beyond a bound in all, in multiples of the bound.
 
     The longer the tail up to the distance that was found, in units of the scale, the further out users beyond lie; an
     estimate from public and released numbers, which an answer may add (Johansson 2003 does so with a Pareto tail).
     """
-    return min(_EXCESS * max(distance - 1.0, 0.0), _LARGEST_EXCESS) * _BEYOND * many / total
+    return min(_EXCESS * max(distance - 1.0, 0.0), _LARGEST_EXCESS) * _BEYOND / total
 
 
 def _bent_logs() -> FloatArray:
@@ -173,6 +171,7 @@ def beyond_distances(deviations: FloatArray, unit: float) -> tuple[IntArray, Int
 
 _RANK_NATS = 3.5  # a rank of so many over epsilon
 _RANK_NATS_BEYOND = 1.15  # so many more users lie beyond what is found, on average
+_NATS_FOR_RANK = 6.0  # where the rank is given: what is spent for each user up to it
 _RANK_POWER = 5.0  # of the bound, in the base measure
 # Beyond which the base measure falls half as fast: many users far away must not be outweighed.
 _RANK_KNEE = math.log(16384.0)
@@ -188,10 +187,12 @@ class RankSearch:
     Attributes:
         epsilon: what the choice costs.
         rank: how many users may lie beyond the bound at no cost.
+        steepness: of the base measure; less with few users, who could not outweigh it.
     """
 
     epsilon: Fraction
     rank: int
+    steepness: float = 1.0
 
     @classmethod
     def plan(cls, users: float, *, epsilon: float, hostile: float = 0.0) -> RankSearch:
@@ -208,6 +209,24 @@ class RankSearch:
         """Whether so many users are enough for a bound that most of them do not exceed."""
         return users * epsilon >= _SERVING_NATS
 
+    @classmethod
+    def plan_for_rank(
+        cls, users: float, *, rank: float, least: float, most: float, hostile: float
+    ) -> RankSearch:
+        """A search for a bound that about `rank` users exceed, as cheap as that allows.
+
+        `least` and `most` limit what it costs. The rank is raised where that is not enough to find it, and kept below a
+        share of the users.
+        """
+        users = max(users, 1.0)
+        epsilon = min(max(_NATS_FOR_RANK / max(rank, 1.0), _SERVING_NATS / users, least), most)
+        rank = min(max(rank, _NATS_FOR_RANK / epsilon), _LARGEST_RANK_SHARE * users)
+        return cls(
+            epsilon=Fraction(epsilon),
+            rank=math.floor(rank) + math.ceil(hostile * users),
+            steepness=min(users * epsilon / _SERVING_NATS, 1.0),
+        )
+
     def distribution(
         self, beyond: NDArray[np.int64], bounds: NDArray[np.float64], *, concentrated: bool
     ) -> ExponentialMechanism | PermuteAndFlip:
@@ -217,7 +236,7 @@ class RankSearch:
         # In parts of a user: a large epsilon would leave nothing of a base measure in whole ones.
         rate = self.epsilon / _RANK_PARTS
         costs = _RANK_PARTS * np.maximum(beyond - self.rank, 0)
-        costs += np.rint(_RANK_POWER * bent / float(rate)).astype(np.int64)
+        costs += np.rint(self.steepness * _RANK_POWER * bent / float(rate)).astype(np.int64)
         # A user who comes, goes or changes moves all costs in one direction, by at most one user.
         return choose_selection(costs, rate, concentrated=concentrated)
 

@@ -64,17 +64,16 @@ _SHIFT = 0.133  # of the difference between the tails: how far the mean lies fro
 class BudgetSplit:
     """Public decisions: what is estimated, what it may cost, and what follows from it.
 
-    `groups` is how many groups will share the bounds, `changes` how many of them one user may be in. `caps_weights`
-    says that nobody weighs more than the contribution bound that is found, where it otherwise bounds noise alone, and
-    `center_only` that what follows the steps bounds influence itself.
+    `spent_before` is what of the budget went to something else. `caps_weights` says that nobody weighs more than the
+    contribution bound that is found, where it otherwise bounds noise alone, and `center_only` that what follows the
+    steps bounds influence itself.
     """
 
     request: Request
     facts: PublicFacts
     known: ValueParameters
     privacy_budget: PrivacyBudget
-    groups: int = 0
-    changes: int = 1
+    spent_before: Fraction = Fraction(0)
     caps_weights: bool = False
     center_only: bool = False
     start: AdaptiveEstimates = field(init=False, repr=False)
@@ -82,7 +81,9 @@ class BudgetSplit:
     def __post_init__(self) -> None:
         public = self.facts.n_users if self.facts.n_users is not None else self.known.n_users
         users = None if public is None else float(public)
-        start = AdaptiveEstimates(users=users, cap=self._public_cap(), weight=self._public_weight())
+        start = AdaptiveEstimates(
+            spent=self.spent_before, users=users, cap=self._public_cap(), weight=self._public_weight()
+        )
         object.__setattr__(self, "start", start)
 
     def _public_weight(self) -> float:
@@ -147,7 +148,7 @@ class BudgetSplit:
     @property
     def by_influence(self) -> bool:
         """Whether the influence of a user is bounded, not its mean: where users weigh as many records as they have."""
-        return self.request.per == "record" and self.groups == 0 and not self.center_only
+        return self.request.per == "record" and not self.center_only
 
     @property
     def seeks_tails(self) -> bool:
@@ -309,7 +310,6 @@ class BudgetSplit:
             hostile=self.known.hostile,
             sides=self.sides(column),
             add_remove=self.add_remove,
-            many=self.many,
         )
 
     def _tail_part(self, found: AdaptiveEstimates) -> float:
@@ -318,7 +318,7 @@ class BudgetSplit:
 
     def size(self, found: AdaptiveEstimates) -> float:
         """Thousands of users times epsilon, for each column and group: what accuracy depends on."""
-        return max(self.conservative_users(found) * self.noise_epsilon / self.many, 1.0) / 1000.0
+        return max(self.conservative_users(found) * self.noise_epsilon, 1.0) / 1000.0
 
     @property
     def noise_epsilon(self) -> float:
@@ -326,11 +326,6 @@ class BudgetSplit:
         if self.concentrated:
             return math.sqrt(2.0 * float(self.privacy_budget.total) / self.columns)
         return float(self.privacy_budget.total) / self.columns
-
-    @property
-    def many(self) -> float:
-        """How many groups share the bounds: users far out are counted in as many as anybody may be."""
-        return float(max(self.groups, 1))
 
     def sides(self, column: int) -> Sides:
         low, high = self.known.pair(column)
@@ -442,14 +437,14 @@ class BudgetSplit:
     def expected(self, users: float) -> AdaptiveEstimates:
         """About what the steps will have found and spent, with so many users, before tails and influence are
         searched for."""
-        found = AdaptiveEstimates(users=float(users), cap=self.start.cap)
+        found = AdaptiveEstimates(spent=self.spent_before, users=float(users), cap=self.start.cap)
         if self.counts_users():
             epsilon = self.count_epsilon(users)
             found = replace(
                 found,
                 users=max(users - _LOST_SCALES / epsilon, 0.0),
                 users_stddev=math.sqrt(2.0) / epsilon,
-                spent=self.privacy_budget.cost_of_noise(Fraction(epsilon)),
+                spent=found.spent + self.privacy_budget.cost_of_noise(Fraction(epsilon)),
             )
         return self.expected_after_count(found)
 

@@ -173,7 +173,7 @@ class PreparedSteps:
         """
         found = self.split.start
         costs = []
-        spent = Fraction(0)  # by the steps that ran, those after which nothing more could be done included
+        spent = found.spent  # by the steps that ran, those after which nothing more could be done included
         try:
             for step in self.steps:
                 cost = step.cost(found)
@@ -208,8 +208,11 @@ class PreparedSteps:
         request, (epsilon, delta) = self.request, self.before
         whole = PrivacyCost(epsilon=request.epsilon, delta=request.delta)
         used = self.split.privacy_budget.used_by(spent, whole)
-        if epsilon > 0 or delta > 0:  # the steps that follow another are in pure epsilon
-            used = PrivacyCost(epsilon=not_below(epsilon + spent), delta=not_below(delta))
+        if epsilon > 0 or delta > 0:
+            used = PrivacyCost(
+                epsilon=not_below(epsilon + Fraction(used.epsilon)),
+                delta=min(not_below(delta + Fraction(used.delta)), charged.delta),
+            )
         return refuse(reason, advice, charged=charged, used=used)
 
 
@@ -288,17 +291,26 @@ class Adaptive:
         return prepared
 
     def steps(
-        self, request: Request, facts: PublicFacts, purpose: Purpose, *, groups: int = 0, changes: int = 1
+        self,
+        request: Request,
+        facts: PublicFacts,
+        purpose: Purpose,
+        *,
+        budget: PrivacyBudget | None = None,
+        spent_before: Fraction = Fraction(0),
     ) -> PreparedSteps:
-        """The steps alone, for a caller that goes on from what they find, with a budget in pure epsilon."""
+        """The steps alone, for a caller that goes on from what they find.
+
+        The budget is the epsilon of the request, or the one given, of which `spent_before` went to something else.
+        """
         self.check(request)
         split = BudgetSplit(
             request=request,
             facts=facts,
             known=ValueParameters.checked(self, columns=len(request.columns)),
-            privacy_budget=PrivacyBudget.pure(request.epsilon),
-            groups=groups,
-            changes=changes,
+            privacy_budget=budget or PrivacyBudget.pure(request.epsilon),
+            spent_before=spent_before,
+            center_only=True,
         )
         refuse_too_few(split)
         return PreparedSteps(

@@ -58,8 +58,8 @@ from hubermean.searches.location import CenterSearch, IntervalSearch
 from hubermean.searches.positions import MeanPositions, locate_users, select_usable
 from hubermean.types.request import Request
 
-Purpose = Literal["mean", "groups", "count"]
-"""What the steps are for: one mean, the means of groups under common bounds, or a count of records."""
+Purpose = Literal["mean", "rows", "count"]
+"""What the steps are for: one mean, sums over users' rows of groups, or a count of records."""
 
 
 # Users beyond the contribution bound are expected to exceed it by this part of it, on average.
@@ -91,16 +91,17 @@ def plan_steps(split: BudgetSplit, purpose: Purpose) -> Iterator[Step]:
     """Yield the steps that the request needs, in order."""
     if split.counts_users():
         yield CountUsers(split)
-    if purpose != "mean":
+    if purpose == "count":
         if split.start.cap is None:
             yield ChooseContributionBound(split)
-        if purpose == "count":
-            return
+        return
     if split.seeks_scale:
         yield ChooseIntervals(split)
         yield ChooseIntervalsBeyondTies(split)
     elif split.seeks_center:
         yield ChooseCenters(split)
+    if purpose == "rows":
+        return
     if purpose == "mean" and split.request.per == "record" and not split.weight_is_public:
         by_rank = split.seeks_rank_bound
         if by_rank or split.start.cap is None:

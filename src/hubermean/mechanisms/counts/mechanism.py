@@ -102,7 +102,7 @@ class AdaptiveCount:
         """The private steps that estimate the contribution bound."""
         column = Column(name="records", limit=Fraction(2**62))
         request = replace(request, columns=("records",))
-        return self._adaptive.steps(request, replace(facts, columns=(column,)), "count", groups=1)
+        return self._adaptive.steps(request, replace(facts, columns=(column,)), "count")
 
 
 @dataclass(frozen=True, kw_only=True)

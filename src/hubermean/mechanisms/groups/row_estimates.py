@@ -1,0 +1,278 @@
+"""From the noisy sums of clipped rows to means by group and their intervals: post-processing of released numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hubermean.data.arrays import FloatArray
+from hubermean.mechanisms.groups.row_queries import Accounting
+from hubermean.mechanisms.intervals import NOISE_SAMPLING_AND_CLIPPING, half_widths, noise_width
+from hubermean.types.options import PartialBounds
+from hubermean.types.release import DEFAULT_LEVEL, Denominator
+
+# Scales of groups: what they differ by, on a log scale, at most and at least to be used.
+_LARGEST_RATIO, _LEAST_RATIO, _LEAST_SPREAD = 5.0, 0.3, 0.04
+_FLOOR = 0.1
+SEEN = 2.0
+"""Standard deviations of the noise in a group's weight that it must exceed for the group to have a mean."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupWeights:
+    """The noisy weight of each group.
+
+    Attributes:
+        values: one per group, then one per total; records, or users.
+        stddev: of the noise in a group.
+        missed: about how much weight clipping took off a group of average size.
+        noise: the standard deviation of the noise in each value.
+        groups: how many of the values are of groups.
+    """
+
+    values: FloatArray
+    stddev: float
+    missed: float
+    noise: FloatArray
+    groups: int
+
+    @classmethod
+    def of_groups(cls, values: FloatArray, *, stddev: float, missed: float) -> GroupWeights:
+        return cls(
+            values=values,
+            stddev=stddev,
+            missed=missed,
+            noise=np.full(len(values), stddev),
+            groups=len(values),
+        )
+
+    @property
+    def positive(self) -> FloatArray:
+        """The weights to divide by: at least as large as the noise."""
+        return np.maximum(self.values, self.stddev)
+
+    @property
+    def total(self) -> float:
+        return max(float(self.values[: self.groups].sum()), self.stddev, 1.0)
+
+    @property
+    def shares(self) -> FloatArray:
+        """The size of each group beside the average, for what users beyond a bound take off; at least 1."""
+        return np.maximum(self.positive * self.groups / self.total, 1.0)
+
+    def seen(self) -> FloatArray:
+        """Return whether each group has more weight than noise alone would show, as 0 or 1."""
+        return (self.values > SEEN * self.noise).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pass:
+    """The noisy sums of one pass over the rows of a column.
+
+    Attributes:
+        centers, scales: per group, of the entries.
+        bound: on the norm of a row, in scales.
+        sums: per group, in scales.
+        stddev: of their noise.
+        beyond: about how many rows exceed the bound.
+        missed: about how much clipping took off the sum of a group of average size, in scales.
+    """
+
+    centers: FloatArray
+    scales: FloatArray
+    bound: float
+    sums: FloatArray
+    stddev: float
+    beyond: float
+    missed: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Combined:
+    """All passes of a column together, by the inverse of their variances.
+
+    Attributes:
+        means, variance: per group, the variance for noise alone.
+        center: of each group, on the average of passes.
+        missed: about how much clipping took off each sum, in units of the values.
+    """
+
+    means: FloatArray
+    variance: FloatArray
+    center: FloatArray
+    missed: FloatArray
+
+    @classmethod
+    def of(cls, passes: Sequence[Pass], weights: GroupWeights) -> Combined:
+        divisor = weights.positive
+        precision = [(divisor / (one.scales * one.stddev)) ** 2 for one in passes]
+        total = np.sum(precision, axis=0)
+
+        def average(numbers: Sequence[FloatArray]) -> FloatArray:
+            found: FloatArray = (
+                np.sum([one * share for one, share in zip(numbers, precision, strict=True)], axis=0) / total
+            )
+            return found
+
+        return cls(
+            means=average([one.centers + one.scales * one.sums / divisor for one in passes]),
+            variance=1.0 / total,
+            center=average([one.centers for one in passes]),
+            missed=average([one.scales * one.missed for one in passes]),
+        )
+
+    def pooled(self) -> tuple[FloatArray, float]:
+        """Return centers for a next pass, shrunk toward each other as far as noise explains their distances.
+
+        Also how far apart they are, as a standard deviation (DerSimonian & Laird 1986, Eq 8, with fixed weights).
+        """
+        precision = 1.0 / self.variance
+        middle = float((self.means * precision).sum() / precision.sum())
+        excess = float((precision * (self.means - middle) ** 2).sum()) - (len(self.means) - 1)
+        between = max(excess / float(precision.sum()), 0.0)
+        kept = between / (between + self.variance)
+        return middle + (self.means - middle) * kept, float(np.sqrt(between))
+
+
+def shrink_scales(magnitudes: FloatArray, stddev: FloatArray, weights: GroupWeights) -> FloatArray | None:
+    """Return the scale of each group: its mean distance from the center, shrunk on a log scale toward the pooled one.
+
+    None if what the groups differ by may be noise.
+
+    Args:
+        magnitudes: per group, the noisy sum of distances.
+        stddev: of the noise in these.
+        weights: what they are divided by.
+    """
+    pooled = float(magnitudes.sum()) / weights.total
+    if pooled <= 0.0:
+        return None
+    ratios = np.clip(magnitudes / weights.positive / pooled, 1.0 / _LARGEST_RATIO, _LARGEST_RATIO)
+    noise = (stddev / weights.positive / pooled / np.maximum(ratios, _LEAST_RATIO)) ** 2
+    logs, trust = np.log(ratios), 1.0 / (noise + _FLOOR)
+    spread = float(np.average(logs**2 - noise, weights=trust))
+    spread -= 2.0 * float(np.sqrt(2.0 * ((trust * noise) ** 2).sum()) / trust.sum())
+    if spread <= _LEAST_SPREAD:
+        return None
+    scales: FloatArray = pooled * np.exp(logs * spread / (spread + noise))
+    return scales
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnEstimates:
+    """One column of the result, per group: means, the variances of noise and sampling, what clipping may take off."""
+
+    means: FloatArray
+    noise_variance: FloatArray
+    sampling_variance: FloatArray
+    clipping: FloatArray
+
+    @classmethod
+    def of(
+        cls, passes: Sequence[Pass], squares: FloatArray, squares_stddev: float, weights: GroupWeights
+    ) -> ColumnEstimates:
+        """`squares`: noisy sums of squared entries of the last pass, in squared scales."""
+        combined, divisor = Combined.of(passes, weights), weights.positive
+        shift = np.abs(combined.means - combined.center)
+        spread, shares = _spread(squares, squares_stddev, weights)
+        return cls(
+            means=combined.means,
+            # The weight matters as far as the mean lies from where sums were centered.
+            noise_variance=combined.variance + (shift * weights.stddev / divisor) ** 2,
+            sampling_variance=spread * passes[-1].scales ** 2 / divisor**2,
+            clipping=(
+                combined.missed * np.maximum(shares, weights.shares) + shift * weights.missed * weights.shares
+            )
+            / divisor,
+        )
+
+
+def _spread(squares: FloatArray, stddev: float, weights: GroupWeights) -> tuple[FloatArray, FloatArray]:
+    """Return (sums of squares, how much larger than usual they are), from noisy ones with this noise in each.
+
+    Squares are shrunk toward what the weight of a group lets expect, as far as noise explains that they differ from it,
+    and taken one standard deviation of what noise is left high: the sampling error is rather over- than underestimated.
+    """
+    groups = len(squares)
+    total = max(float(squares.sum()), stddev * math.sqrt(groups))
+    usual = total * weights.positive / float(weights.positive.sum())
+    between = max(float(((squares - usual) ** 2).mean()) - stddev**2, 0.0)
+    kept = between / (between + stddev**2)
+    shrunk = usual + kept * (squares - usual)
+    error = stddev * (math.sqrt(kept) + usual / total * math.sqrt(groups))
+    return np.maximum(shrunk, 0.0) + error, shrunk * groups / total
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RowEstimates:
+    """Means by group with their intervals, from released numbers.
+
+    Attributes:
+        weights: None for weights that are the statistic itself.
+        bounds: public bounds of each column, to which means and intervals are confined.
+    """
+
+    columns: Sequence[ColumnEstimates]
+    weights: GroupWeights
+    accounting: Accounting
+    bounds: Sequence[PartialBounds]
+
+    @property
+    def covers(self) -> str:
+        return NOISE_SAMPLING_AND_CLIPPING
+
+    def values(self) -> FloatArray:
+        """Shape (groups, columns); NaN for groups that are too small to see."""
+        return self._confined([column.means for column in self.columns])
+
+    def ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+        lows, highs = [], []
+        for column in self.columns:
+            width = column.clipping + half_widths(
+                level,
+                kind="gaussian" if self.accounting.concentrated else "laplace",
+                noise_variance=column.noise_variance,
+                sampling_variance=column.sampling_variance,
+            )
+            lows.append(column.means - width)
+            highs.append(column.means + width)
+        return self._confined(lows), self._confined(highs)
+
+    def _confined(self, columns: Sequence[FloatArray]) -> FloatArray:
+        confined = [
+            np.clip(
+                column,
+                -np.inf if low is None else low,
+                np.inf if high is None else high,
+            )
+            for column, (low, high) in zip(columns, self.bounds, strict=True)
+        ]
+        values = np.stack(confined, axis=1)
+        values[self.weights.seen() == 0.0] = np.nan
+        return values
+
+    def denominators(self, level: float = DEFAULT_LEVEL) -> list[Denominator]:
+        return describe_weights(self.weights, self.accounting, level)
+
+
+def describe_weights(
+    weights: GroupWeights, accounting: Accounting, level: float = DEFAULT_LEVEL
+) -> list[Denominator]:
+    """Return the weight of each group with its interval; clipping can only have made it smaller."""
+    kind = "gaussian" if accounting.concentrated else "laplace"
+    width = noise_width(level, kind=kind, stddev=1.0)  # type: ignore[arg-type]
+    missed = weights.missed * weights.shares
+    return [
+        Denominator(
+            value=max(value, 0.0),
+            low=max(value - width * stddev, 0.0),
+            high=max(value + width * stddev + more, 0.0),
+            exact=False,
+        )
+        for value, stddev, more in zip(
+            weights.values.tolist(), weights.noise.tolist(), missed.tolist(), strict=True
+        )
+    ]

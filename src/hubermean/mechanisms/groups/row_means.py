@@ -1,0 +1,362 @@
+"""Means and counts by group with users in all of their groups: one bound on the norm of a user's whole row.
+
+First come the private steps of `adaptive` on the users as a whole: their number, a center and a scale. Then the rows of
+users over groups are added up in several passes. Each pass clips rows around the centers that the passes before it
+found, each group having its own, to a bound found privately from the norms of rows. The result is the average of all
+passes, by the inverse of their variances.
+
+- Guarantee: that of the request, for the whole contribution of a user to all groups (proofs/groups.md, Theorem 3). No
+  bound on the number of groups of a user is needed.
+- Rows are clipped in Euclidean norm with Gaussian noise where delta > 0, in 1-norm with Laplace noise otherwise.
+- Pieces: `rows` (exact clipping), `row_queries` (private steps on rows), `row_plan` (what each may cost),
+  `row_estimates` (from sums to means and intervals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hubermean.accounting.budget import THE_COUNT, THE_MEAN, BudgetEntry
+from hubermean.data.arrays import FloatArray
+from hubermean.data.group_table import GroupKey, GroupTable
+from hubermean.distributions.output import OutputDistribution
+from hubermean.mechanisms.adaptive.mechanism import PreparedSteps
+from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, per_column
+from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
+from hubermean.mechanisms.groups.row_estimates import (
+    ColumnEstimates,
+    Combined,
+    GroupWeights,
+    Pass,
+    RowEstimates,
+    describe_weights,
+    shrink_scales,
+)
+from hubermean.mechanisms.groups.row_plan import RowPlan
+from hubermean.mechanisms.groups.row_queries import (
+    Accounting,
+    ChainRefusedError,
+    Deviations,
+    NormSearch,
+    Query,
+    RowSums,
+    Weights,
+    chain_queries,
+    replay_queries,
+)
+from hubermean.mechanisms.groups.row_totals import add_totals
+from hubermean.mechanisms.groups.rows import UserRows
+from hubermean.types.dry_run import Prospect
+from hubermean.types.request import Neighbors
+
+GROUP_WEIGHTS = "weights of groups"
+_TOO_SMALL = "too few users to see beside the noise"
+_FINEST = 1.0 / 16.0  # of a scale: the least bound on the norm of a row
+# Groups whose centers differ by less than this many scales are unlikely to differ in scale.
+_APART = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMechanism(GroupMechanism):
+    """What means and counts share: the private steps on users, then a chain of queries on their rows.
+
+    Attributes:
+        steps: the private steps on users as a whole.
+        cap: the most records of a user that count in a group; 1 to count users.
+    """
+
+    steps: PreparedSteps
+    cap: int | None
+
+    def prospect(self) -> Prospect:
+        return replace(self.steps.prospect(), mechanism="adaptive")
+
+    def distribution(self, table: GroupTable, keys: Sequence[GroupKey]) -> OutputDistribution:
+        rows = select_rows(table, keys)
+        return self.steps.chain_steps(
+            table.users(), lambda found: chain_queries(partial(self.measure, found, len(keys)), rows)
+        )
+
+    def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, Any]:
+        """Yield the queries on rows, in order; return the estimates."""
+        raise NotImplementedError
+
+    def plan(self, found: AdaptiveEstimates, groups: int) -> RowPlan:
+        split = self.steps.split
+        budget = split.privacy_budget
+        return RowPlan(
+            accounting=Accounting(
+                budget=replace(budget, total=budget.total - found.spent),
+                add_remove=split.request.neighbors is Neighbors.ADD_REMOVE,
+            ),
+            groups=groups,
+            users=max(split.conservative_users(found), 1.0),
+            columns=split.columns,
+            hostile=split.known.hostile,
+            per="user" if self.cap == 1 else "record",
+        )
+
+    def replay(self, sample: Any, groups: int) -> tuple[Any, AdaptiveEstimates, tuple[BudgetEntry, ...]]:
+        """Return the estimates of a sample, those of the steps before, and the budget breakdown.
+
+        Raises:
+            NotReleased: the sample allows no release.
+        """
+        results = self.steps.replay(sample, lambda found: found)
+        try:
+            made, costs = replay_queries(partial(self.measure, results.found, groups), results.sample)
+        except ChainRefusedError as refused:
+            spent = results.found.spent + refused.spent
+            raise self.steps.refusal(str(refused), self.steps.split.help, spent=spent) from None
+        budget = self.steps.split.privacy_budget
+        breakdown = budget.break_down_budget([*results.costs, *costs], self.steps.request.delta)
+        return made, results.found, breakdown
+
+    def measure_weights(self, plan: RowPlan) -> Generator[Query, Any, tuple[GroupWeights, Fraction, float]]:
+        """Return the weights of groups, what they cost, and the bound on a user's row of weights."""
+        weights = Weights(cap=self.cap)
+        search = NormSearch(
+            entries=weights, unit=1.0, search=plan.weights_search(), accounting=plan.accounting
+        )
+        bound = search.found((yield search))
+        sums = RowSums(
+            what=GROUP_WEIGHTS,
+            entries=weights,
+            bound=bound,
+            terms="nonnegative",
+            sums_cost=plan.weights_cost(search.cost),
+            accounting=plan.accounting,
+        )
+        (values,) = sums.found((yield sums), plan.groups)
+        measured = GroupWeights.of_groups(
+            values,
+            stddev=sums.stddev,
+            missed=plan.missed(search.search, bound=bound, usual=1.0, groups_per_user=1.0),
+        )
+        return measured, search.cost + sums.cost, bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMeans(RowMechanism):
+    """The mean of each group; with `rollup` also the totals of the hierarchy of group columns."""
+
+    rollup: bool = False
+
+    def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Means | None]:
+        if groups == 0:
+            return None
+        plan = self.plan(found, groups)
+        weights, spent, weight_bound = yield from self.measure_weights(plan)
+        users = max(found.users or 1.0, 1.0)
+        # How many groups a user is in is not measured; per record this is an upper bound, which only costs accuracy.
+        groups_per_user = min(max(weights.total / users, 1.0), float(groups))
+        budget = plan.column_budget(spent)
+        columns = []
+        for column in range(plan.columns):
+            made = yield from self._measure_column(plan, found, column, weights, budget, groups_per_user)
+            columns.append(made)
+        split = self.steps.split
+        return _Means(
+            estimates=RowEstimates(
+                columns=[made for made, _ in columns],
+                weights=weights,
+                accounting=plan.accounting,
+                bounds=[split.clamp(column, found) for column in range(plan.columns)],
+            ),
+            last=[last for _, last in columns],
+            weight_bound=weight_bound,
+            groups_per_user=groups_per_user,
+        )
+
+    def _measure_column(
+        self,
+        plan: RowPlan,
+        found: AdaptiveEstimates,
+        column: int,
+        weights: GroupWeights,
+        budget: Fraction,
+        groups_per_user: float,
+    ) -> Generator[Query, Any, tuple[ColumnEstimates, Pass]]:
+        split, accounting = self.steps.split, plan.accounting
+        # The norm of a row with the usual number of groups and records, one scale from the centers.
+        usual = (groups_per_user**0.5 if accounting.concentrated else groups_per_user) * max(
+            weights.total / plan.users / groups_per_user, 1.0
+        )
+        unit, (low, high) = split.unit(column, found), split.clamp(column, found)
+        centers = np.full(plan.groups, split.center(column, found))
+        scales = np.full(plan.groups, unit)
+        passes: list[Pass] = []
+        searches = [plan.search(number, budget, groups_per_user) for number in range(plan.passes)]
+        left = budget - sum(
+            (accounting.budget.cost_of_selection(one.epsilon) for one in searches), Fraction(0)
+        )
+        squares_cost = left * plan.shares.squares
+        left -= squares_cost
+        differ = False
+        for number, search in enumerate(searches):
+            last = number == plan.passes - 1
+            entries = Deviations(
+                column=column,
+                weights=Weights(cap=self.cap),
+                centers=centers,
+                scales=scales,
+                low=low,
+                high=high,
+            )
+            chosen = NormSearch(entries=entries, unit=_FINEST, search=search, accounting=accounting)
+            bound = chosen.found((yield chosen))
+            sums = RowSums(
+                what=THE_MEAN,
+                entries=entries,
+                bound=bound,
+                terms="sides" if differ and not last else "signed",
+                sums_cost=(cost := plan.pass_cost(number, left)),
+                squares_cost=squares_cost if last else Fraction(0),
+                accounting=accounting,
+            )
+            left -= cost
+            terms = sums.found((yield sums), plan.groups)
+            stddev = sums.stddev
+            sides = sums.terms == "sides"
+            passes.append(
+                Pass(
+                    centers=centers,
+                    scales=scales,
+                    bound=bound,
+                    sums=terms[0] - terms[1] if sides else terms[0],
+                    stddev=stddev * np.sqrt(2.0) if sides else stddev,
+                    beyond=search.expected_beyond,
+                    missed=plan.missed(search, bound=bound, usual=usual, groups_per_user=groups_per_user),
+                )
+            )
+            if last:
+                made = ColumnEstimates.of(passes, terms[-1], sums.squares_stddev, weights)
+                return made, passes[-1]
+            centers, spread = Combined.of(passes, weights).pooled()
+            if low is not None or high is not None:
+                centers = np.clip(centers, low, high)
+            if sides:
+                noise = np.sqrt(2.0) * stddev * scales
+                found_scales = shrink_scales((terms[0] + terms[1]) * scales, noise, weights)
+                scales = scales if found_scales is None else found_scales
+            differ = spread > _APART * unit
+        raise AssertionError("there is a last pass")
+
+    def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
+        made, found, breakdown = self.replay(sample, len(keys))
+        if made is None:
+            return nothing_selected(self.steps.split.columns, found, breakdown)
+        estimates = made.estimates
+        if self.rollup:
+            estimates, keys = add_totals(estimates, keys, made.groups_per_user)
+        unseen = np.flatnonzero(estimates.weights.seen() == 0.0).tolist()
+        return GroupOutcome(
+            keys=keys,
+            values=estimates.values(),
+            parameters={**made.parameters(), **found.parameters()},
+            intervals=estimates,
+            denominators=estimates,
+            refusals=dict.fromkeys(unseen, _TOO_SMALL),
+            mechanism="adaptive",
+            budget_breakdown=breakdown,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Means:
+    """The estimates, and what clipped them in the last pass of each column."""
+
+    estimates: RowEstimates
+    last: Sequence[Pass]
+    weight_bound: float
+    groups_per_user: float
+
+    def parameters(self) -> dict[str, Any]:
+        accounting = self.estimates.accounting
+        return {
+            "norm": accounting.norm,
+            "norm_bound": per_column([float(one.bound * np.median(one.scales)) for one in self.last]),
+            "users_beyond_bound": per_column([round(one.beyond) for one in self.last]),
+            "weight_norm_bound": self.weight_bound,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCounts(RowMechanism):
+    """The number of users or records of each group."""
+
+    def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Counts | None]:
+        if groups == 0:
+            return None
+        plan = replace(self.plan(found, groups), counting=True)
+        weights, _, bound = yield from self.measure_weights(plan)
+        return _Counts(weights=weights, accounting=plan.accounting, bound=bound)
+
+    def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
+        made, found, breakdown = self.replay(sample, len(keys))
+        if made is None:
+            return nothing_selected(1, found, breakdown)
+        return GroupOutcome(
+            keys=keys,
+            values=np.rint(np.maximum(made.weights.values, 0.0))[:, np.newaxis],
+            parameters={
+                "norm": made.accounting.norm,
+                "norm_bound": made.bound,
+                **found.parameters(),
+            },
+            intervals=made,
+            budget_breakdown=tuple(
+                replace(entry, what=THE_COUNT) if entry.what == GROUP_WEIGHTS else entry
+                for entry in breakdown
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Counts:
+    """Counts by group and their intervals."""
+
+    weights: GroupWeights
+    accounting: Accounting
+    bound: float
+
+    @property
+    def covers(self) -> str:
+        return "noise and clipping"
+
+    def ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+        found = describe_weights(self.weights, self.accounting, level)
+        low, high = (np.array([[getattr(one, end)] for one in found]) for end in ("low", "high"))
+        return low, high
+
+
+def nothing_selected(
+    columns: int, found: AdaptiveEstimates, breakdown: tuple[BudgetEntry, ...]
+) -> GroupOutcome:
+    """Return the result of a release in which no group appears."""
+    return GroupOutcome(
+        keys=(),
+        values=np.empty((0, columns)),
+        parameters=found.parameters(),
+        budget_breakdown=breakdown,
+    )
+
+
+def select_rows(table: GroupTable, keys: Sequence[GroupKey]) -> UserRows:
+    """Return the rows of all users over these groups; what a user holds in others is left out."""
+    members, groups, owners = table.members, table.membership.groups, table.owners
+    if keys is not table.keys:
+        places = {key: place for place, key in enumerate(keys)}
+        number = np.array([places.get(key, -1) for key in table.keys], dtype=np.int64)
+        groups = number[groups] if len(number) else groups
+        kept = np.flatnonzero(groups >= 0)
+        members, groups, owners = members.take(kept), groups[kept], owners[kept]
+    return UserRows(
+        members=members, owners=owners, n_owners=table.n_owners, groups=groups, n_groups=len(keys)
+    )

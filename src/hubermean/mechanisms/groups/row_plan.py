@@ -1,0 +1,133 @@
+"""How the budget of means by group is split over the queries on users' rows; all of it from public or released numbers.
+
+A bound on the norm of rows costs bias where rows exceed it, and noise in every group. One user beyond the bound is
+missed in its own groups only, while noise is added to all: so with G groups, noise of s bounds per group and users in L
+groups, the error is least where about s G / sqrt(L) users exceed the bound, hundreds of them where groups are many.
+The search for a bound at such a rank costs little.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hubermean.mechanisms.groups.row_queries import Accounting
+from hubermean.searches.bounds import RankSearch
+
+# By how many bounds rows beyond a bound exceed it; a usual row is exceeded by this share of users.
+_LARGEST_EXCESS, _LEAST_EXCESS, _MANY = 1.8, 0.3, 20.0
+_WITHIN_USUAL, _SHORTEST_TAIL = 0.3, 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shares:
+    """Parts of the budget, tuned on the tables that docs/evidence/groups.md names as such.
+
+    Attributes:
+        weights: for the weights of all groups, by what they count: records or users.
+        passes: for the sums of each pass, of what searches leave.
+        squares: of the last pass, for squares.
+        search: the least and the most that one search may cost, of the whole.
+        rank: times s G / sqrt(L): the rank of the bound.
+    """
+
+    weights: dict[str, Fraction]
+    passes: tuple[Fraction, ...]
+    squares: Fraction
+    search: tuple[float, float]
+    rank: float
+
+
+# Budgets in concentrated privacy can be cut in more parts: half of one has 1.4 times its noise, not twice.
+_CONCENTRATED = _Shares(
+    weights={"user": Fraction(8, 100), "record": Fraction(16, 100)},
+    passes=(Fraction(2, 10), Fraction(3, 10), Fraction(5, 10)),
+    squares=Fraction(8, 100),
+    search=(0.004, 0.04),
+    rank=1.0,
+)
+_PURE = _Shares(
+    weights={"user": Fraction(12, 100), "record": Fraction(20, 100)},
+    passes=(Fraction(3, 10), Fraction(7, 10)),
+    squares=Fraction(12, 100),
+    search=(0.004, 0.07),
+    rank=0.5,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPlan:
+    """What each query on rows may cost.
+
+    Attributes:
+        accounting: its budget is what all queries together may cost.
+        groups: how many there are.
+        users: about how many users there are, rather fewer.
+        columns: how many columns share the budget.
+        hostile: the share of the users that must not stretch a bound.
+        per: what the weight of a group counts, "user" or "record".
+        counting: whether weights are all that is released.
+    """
+
+    accounting: Accounting
+    groups: int
+    users: float
+    columns: int
+    hostile: float
+    per: str
+    counting: bool = False
+
+    @property
+    def shares(self) -> _Shares:
+        return _CONCENTRATED if self.accounting.concentrated else _PURE
+
+    @property
+    def passes(self) -> int:
+        return len(self.shares.passes)
+
+    def weights_cost(self, search_cost: Fraction) -> Fraction:
+        """What the weights may cost, after a search that cost so much."""
+        total = self.accounting.budget.total
+        return total - search_cost if self.counting else total * self.shares.weights[self.per]
+
+    def weights_search(self) -> RankSearch:
+        """The bound on a user's row of weights, at as small a rank as its part can find."""
+        return self._search(1.0, self.accounting.budget.total)
+
+    def column_budget(self, spent: Fraction) -> Fraction:
+        """What each column may spend, after the weights."""
+        return (self.accounting.budget.total - spent) / self.columns
+
+    def search(self, number: int, budget: Fraction, groups_per_user: float) -> RankSearch:
+        """The search before a pass, for a column with this budget."""
+        expected = budget * self.shares.passes[number] * Fraction(9, 10)
+        noise = self.accounting.noise_stddev(expected, nonnegative=True)
+        return self._search(self.shares.rank * noise * self.spread(groups_per_user), budget)
+
+    def spread(self, groups_per_user: float) -> float:
+        """For how many groups' noise one user's share of a bound stands: G / sqrt(L), or G in 1-norm."""
+        return self.groups / (math.sqrt(groups_per_user) if self.accounting.concentrated else 1.0)
+
+    def missed(self, search: RankSearch, *, bound: float, usual: float, groups_per_user: float) -> float:
+        """Return about how much clipping takes off the sum of a group of average size, in the units of the bound.
+
+        Rows beyond the bound are further out by a part of it that a Pareto tail from the norm of a usual row to the
+        bound would have, at most by `_LARGEST_EXCESS`, or more where many rows are beyond: an assumption on the tail.
+        """
+        beyond = min(search.expected_beyond, self.users)
+        share = beyond / self.users
+        nats = math.log(max(_WITHIN_USUAL / share, _SHORTEST_TAIL))
+        index = nats / math.log(max(bound / usual, 1.05))
+        largest = _LARGEST_EXCESS * (1.0 + _MANY * max(share - 0.05, 0.0))
+        excess = min(max(1.0 / max(index - 1.0, 1e-3), _LEAST_EXCESS), largest)
+        return excess * beyond / self.spread(groups_per_user) * bound
+
+    def _search(self, rank: float, budget: Fraction) -> RankSearch:
+        least, most = (self.accounting.budget.largest_selection(budget, part) for part in self.shares.search)
+        return RankSearch.plan_for_rank(self.users, rank=rank, least=least, most=most, hostile=self.hostile)
+
+    def pass_cost(self, number: int, left: Fraction) -> Fraction:
+        """The cost of a pass, where so much is left for it and all later ones."""
+        shares = self.shares.passes[number:]
+        return left * shares[0] / sum(shares)
