@@ -114,8 +114,8 @@ def alarms(toy: Toy, share: float, *, repetitions: int, size: int, significance:
 
 @toys
 def test_false_alarms_at_the_guarantee_exactly(toy: Toy) -> None:
-    """500 checks of each mechanism, 2,000 together: no more alarms than one in a thousand can explain."""
-    assert least_probability(alarms(toy, 1.0, repetitions=500, size=400), 500, 1e-3) <= SIGNIFICANCE
+    """200 checks of each mechanism, 800 together: no more alarms than one in a thousand can explain."""
+    assert least_probability(alarms(toy, 1.0, repetitions=200, size=400), 200, 1e-3) <= SIGNIFICANCE
 
 
 @toys
