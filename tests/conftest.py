@@ -25,8 +25,12 @@ from hubermean.noise.seeded import InsecureSeededNoise
 
 
 @pytest.hookimpl(tryfirst=True)  # before cases are selected by their marks
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Leave to `make test-all` what is not in the fair sample of a test marked `fair_sample(share)`."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make test-all` what is not in the fair sample of a test marked `fair_sample(share)`.
+
+    Tests of Spark come first: one of two workers then has them all, and only one starts a session.
+    """
+    items.sort(key=lambda item: not _needs_spark(item))  # else in their order
     sampled: dict[str, list[pytest.Function]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("fair_sample"):
@@ -37,6 +41,11 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         for case in cases:
             if case.nodeid not in kept:
                 case.add_marker(pytest.mark.slow)
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return "spark" in getattr(item, "fixturenames", ()) or "spark" in [*map(str, parameters)]
 
 
 def fair_sample(cases: Sequence[pytest.Function], size: int) -> set[str]:

@@ -4,7 +4,7 @@ The client of PostgreSQL is the ADBC driver (`fetch_arrow_table`), that of S3 is
 both end with a table in memory. A release groups the records by user and adds noise as well. Both servers run on this
 machine: PostgreSQL from Debian, moto for S3, in processes of their own.
 
-    python -m speed.sources [--rows 3000000] [--repeats 7]
+    python -m speed.sources [--rows 3000000] [--repeats 7] [--only postgres]
 """
 
 from __future__ import annotations
@@ -120,15 +120,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--users", type=int, default=150_000)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", choices=("postgres", "s3"), help="leave the other source out")
     options = parser.parse_args()
     file = make_file(options.rows, options.users)
     print(f"{file.title}, {options.repeats} repeats\n")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = stack.enter_context(running_server()).new_database("trips")
-        load_database(url, file)
-        server = stack.enter_context(running_s3())
-        compare([*cases_of_postgres(url), *cases_of_s3(server, file, folder)], options.repeats)
+        cases = []
+        if options.only != "s3":
+            url = stack.enter_context(running_server()).new_database("trips")
+            load_database(url, file)
+            cases += cases_of_postgres(url)
+        if options.only != "postgres":
+            cases += cases_of_s3(stack.enter_context(running_s3()), file, folder)
+        compare(cases, options.repeats)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import hubermean as hm
+from helpers.caught import is_caught
 from helpers.group_records import RELATIONS
 from hubermean.auditing.group_neighbors import GROUP
 from hubermean.auditing.neighbors import USER, VALUE
@@ -39,7 +40,7 @@ EXACT = {"mechanism": "inverse-sensitivity", "threshold": 1, "radius": 20, "max_
     ],
 )
 def test_no_move_between_groups_beats_the_guarantee(neighbors: str, options: dict[str, Any]) -> None:
-    found = hm.audit(epsilon=1, groups=4, neighbors=neighbors, pairs=30, **options)
+    found = hm.audit(epsilon=1, groups=4, neighbors=neighbors, pairs=20, **options)
     assert found.kept, repr(found)
     assert found.loss > 0.5 or found.delta_found > 0.1 * found.delta, "the search came close"
 
@@ -123,8 +124,7 @@ def test_a_broken_division_is_caught(
     monkeypatch: pytest.MonkeyPatch, broken: Any, options: dict[str, Any]
 ) -> None:
     broken(monkeypatch)
-    found = hm.audit(epsilon=1, groups=4, pairs=12, **CLIPPED, **options)
-    assert not found.kept
+    assert is_caught(epsilon=1, groups=4, pairs=12, **CLIPPED, **options)
 
 
 def test_the_datasets_of_an_audit_are_records_like_any_other() -> None:

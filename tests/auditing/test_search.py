@@ -6,15 +6,18 @@ import importlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hubermean as hm
+from helpers.caught import is_caught
 from hubermean.auditing import effort
 from hubermean.auditing.compare import compare
 from hubermean.auditing.loss import GaussianScales
+from hubermean.auditing.search import Finding, PairEvaluator
 from hubermean.data.user_table import UserTable
 from hubermean.distributions.output import (
     Independent,
@@ -270,3 +273,20 @@ def test_a_thorough_search_compares_ten_times_as_many_pairs(monkeypatch: pytest.
     assert hm.audit("clipped", epsilon=1, bounds=(0, 10), thorough=True).pairs == 400
     with pytest.raises(hm.InputError, match="pairs or thorough=True"):
         hm.audit("clipped", epsilon=1, bounds=(0, 10), thorough=True, pairs=3)
+
+
+@pytest.mark.parametrize("number", [1, 4, 11])
+def test_one_broken_pair_decides_the_verdict(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever it is, and however small its loss: tests of what is broken may end there (`helpers.caught`)."""
+    made, seen = PairEvaluator.__call__, list[Any]()
+
+    def evaluate(self: PairEvaluator[Any], pair: Any, *, loss: bool = False) -> Finding[Any]:
+        seen.append(pair)
+        return replace(made(self, pair, loss=loss), broken=len(seen) >= number and pair is seen[number - 1])
+
+    monkeypatch.setattr(PairEvaluator, "__call__", evaluate)
+    options: dict[str, Any] = {"epsilon": 1, "bounds": (0, 10), "pairs": 12}
+    assert not hm.audit("clipped", **options).kept
+    monkeypatch.undo()
+    assert hm.audit("clipped", **options).kept
+    assert not is_caught("clipped", **options)

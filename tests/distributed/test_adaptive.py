@@ -42,19 +42,22 @@ def stages(distribution: Any, seed: int) -> list[Any]:
     return [*found, plain(distribution)]
 
 
+@pytest.mark.fair_sample(0.25)
+@pytest.mark.parametrize("number", [1, 2, 7, 50])
 @pytest.mark.parametrize("per", PERS)
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_every_step_on_parts_has_the_law_of_one_table(population: str, neighbors: str, per: str) -> None:
-    rng = np.random.default_rng(1)
-    for number in (1, 2, 7, 50):
-        table = UserTable.from_means(populations(3_000, rng)[population], record_counts(3_000, rng))
-        prepared = prepared_for(table, neighbors, per)
-        parts = PartedTable.of(table, number, rng)
-        assert stages(prepared.distribution(parts), seed=number) == stages(
-            prepared.distribution(table), seed=number
-        )
-        assert parts.passes <= 12
+def test_every_step_on_parts_has_the_law_of_one_table(
+    population: str, neighbors: str, per: str, number: int
+) -> None:
+    rng = np.random.default_rng(number)
+    table = UserTable.from_means(populations(3_000, rng)[population], record_counts(3_000, rng))
+    prepared = prepared_for(table, neighbors, per)
+    parts = PartedTable.of(table, number, rng)
+    assert stages(prepared.distribution(parts), seed=number) == stages(
+        prepared.distribution(table), seed=number
+    )
+    assert parts.passes <= 12
 
 
 def test_the_steps_are_compared_to_the_end() -> None:

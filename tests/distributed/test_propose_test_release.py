@@ -183,37 +183,40 @@ def test_the_weight_beyond_a_depth_is_that_of_one_table(d: int, cap: int, n_part
     ]
 
 
-@pytest.mark.fair_sample(0.2)
+@pytest.mark.fair_sample(0.1)
 @pytest.mark.parametrize("relation", list(Neighbors))
 @pytest.mark.parametrize("family", FAMILIES + AIMED)
-def test_guarantees_hold_on_neighbor_pairs_in_parts(relation: Neighbors, family: str) -> None:
+@pytest.mark.parametrize(
+    ("cap", "wide", "power"), [(1, False, None), (4, True, None), (4, False, 0.5), (4, True, 1.0)]
+)
+def test_guarantees_hold_on_neighbor_pairs_in_parts(
+    relation: Neighbors, family: str, cap: int, wide: bool, power: float | None
+) -> None:
     families = FAMILIES + AIMED
-    rng = np.random.default_rng([9, families.index(family), list(Neighbors).index(relation)])
-    several = int(rng.choice([2, 5]))
-    for cap, d, power in ((1, 1, None), (4, several, None), (4, 1, 0.5), (4, several, 1.0)):
-        mine = least_setup(
-            relation,
-            extra=int(rng.integers(12)),
-            setting=SETTINGS[rng.integers(4)],
-            dimension=d,
-            cap=cap,
-            power=power,
-        )
-        if family in AIMED:
-            dataset = make_aimed_dataset(rng, family, mine, d=d, cap=cap)
-        else:
-            dataset = make_dataset(
-                rng, family, int(rng.integers(1, 2 * mine.plan.curvature + 20)), d, cap=cap
-            )
-        first = side(mine, dataset, n_parts=2)
-        # One part more or less, and one machine in place of many, are no larger a change than one user.
-        check_pair(mine, first, side(mine, dataset, n_parts=7))
-        check_pair(mine, first, side(mine, dataset))
-        for other in (
-            *iterate_neighbors(dataset, relation, rng, cap),
-            *outlier_neighbors(dataset, relation, cap),
-        ):
-            check_pair(mine, first, side(mine, other, n_parts=7))
+    setting = [cap, int(wide), int(2 * (power or 0))]
+    rng = np.random.default_rng([9, families.index(family), list(Neighbors).index(relation), *setting])
+    d = int(rng.choice([2, 5])) if wide else 1
+    mine = least_setup(
+        relation,
+        extra=int(rng.integers(12)),
+        setting=SETTINGS[rng.integers(4)],
+        dimension=d,
+        cap=cap,
+        power=power,
+    )
+    if family in AIMED:
+        dataset = make_aimed_dataset(rng, family, mine, d=d, cap=cap)
+    else:
+        dataset = make_dataset(rng, family, int(rng.integers(1, 2 * mine.plan.curvature + 20)), d, cap=cap)
+    first = side(mine, dataset, n_parts=2)
+    # One part more or less, and one machine in place of many, are no larger a change than one user.
+    check_pair(mine, first, side(mine, dataset, n_parts=7))
+    check_pair(mine, first, side(mine, dataset))
+    for other in (
+        *iterate_neighbors(dataset, relation, rng, cap),
+        *outlier_neighbors(dataset, relation, cap),
+    ):
+        check_pair(mine, first, side(mine, other, n_parts=7))
 
 
 @pytest.mark.parametrize("d", [1, 4])

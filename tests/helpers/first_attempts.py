@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import json
-import os
 import re
 import sys
 import tempfile
@@ -23,12 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import hubermean as hm
 from helpers.attempts import ATTEMPTS, Attempt, write_files
+from helpers.command_line import typed
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "evidence" / "first-attempts.md"
@@ -70,23 +68,10 @@ def attempt(one: Attempt, files: Path) -> Result:
 
 def _run_command(words: Sequence[str], environment: dict[str, str]) -> tuple[str, str]:
     """Return the exit code and the message: an error, or the first line of the answer and its warnings."""
-    from hubermean.cli.app import main
-
-    printed, complained = io.StringIO(), io.StringIO()
-    with (
-        mock.patch.dict(os.environ, {"COLUMNS": "80", "NO_COLOR": "1", **environment}),
-        mock.patch.object(sys, "argv", ["hubermean", *words]),
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(complained),
-    ):
-        try:
-            main()
-            code: object = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-    if code:
-        return str(code), complained.getvalue().strip()
-    return "0", _answer(printed.getvalue())
+    done = typed(*words, **{"COLUMNS": "80", **environment})
+    if done.returncode:
+        return str(done.returncode), done.stderr.strip()
+    return "0", _answer(done.stdout)
 
 
 def _run_python(code: Callable[[dict[str, Any]], Any], ledger: dict[str, Any]) -> tuple[str, str]:

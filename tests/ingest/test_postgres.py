@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 import hubermean as hm
@@ -15,6 +18,7 @@ from helpers.postgres_server import Server
 from hubermean.cli.app import main
 from hubermean.ingest import postgres as reader
 from hubermean.ingest.reading import group_table, user_table
+from hubermean.ingest.schema import ColumnRoles
 
 _NAMES = itertools.count()
 SECRET = "s3cr/et@word"
@@ -204,6 +208,71 @@ def test_types_that_change_after_they_were_declared_end_the_release(
     monkeypatch.setattr(reader, "_run", change_first)
     with pytest.raises(hm.InputError, match="could not be read"):
         sums(hm.sql("SELECT * FROM t", connection=url))
+
+
+# --- fetching while grouping -----------------------------------------------------------------------------------------
+
+
+def batches(n: int) -> Iterator[pa.RecordBatch]:
+    for place in range(n):
+        yield pa.record_batch({"v": [place]})
+
+
+def fetchers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "hubermean-fetch"]
+
+
+def test_batches_fetched_ahead_are_all_there_in_their_order() -> None:
+    stream = pa.RecordBatchReader.from_batches(pa.schema({"v": pa.int64()}), batches(50))
+    with reader._fetch_ahead(stream, lambda: None) as ahead:
+        assert ahead.read_all().column("v").to_pylist() == list(range(50))
+    assert not fetchers()
+
+
+def test_an_error_of_the_server_ends_the_stream_and_not_as_if_it_were_complete() -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from batches(3)
+        raise RuntimeError("the connection was lost")
+
+    stream = pa.RecordBatchReader.from_batches(pa.schema({"v": pa.int64()}), broken())
+    with (
+        reader._fetch_ahead(stream, lambda: None) as ahead,
+        pytest.raises(RuntimeError, match="connection was lost"),
+    ):
+        ahead.read_all()
+    assert not fetchers()
+
+
+@pytest.mark.parametrize("read", [0, 1, 7])
+def test_who_stops_early_leaves_no_thread_behind_that_uses_the_connection(read: int) -> None:
+    used = []
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        for batch in batches(10**9):
+            used.append(batch)
+            yield batch
+
+    cancelled = []
+    stream = pa.RecordBatchReader.from_batches(pa.schema({"v": pa.int64()}), endless())
+    with reader._fetch_ahead(stream, lambda: cancelled.append(True)) as ahead:
+        for _ in range(read):
+            ahead.read_next_batch()
+    assert cancelled == [True]
+    assert not fetchers()
+    assert len(used) <= read + 2 * reader._BATCHES_AHEAD + 3  # and not much was fetched that nobody reads
+
+
+def test_a_release_that_ends_early_makes_the_server_give_up(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_BATCH_BYTES", 1 << 12)
+    data = hm.sql("SELECT x AS u, x AS v FROM generate_series(1, 1000000) x", connection=url)
+    roles = ColumnRoles(users=("u",), values=("v",))
+    with reader.open_postgres(data, roles) as frame:
+        first = frame.read().read_next_batch()
+        again = frame.read()  # as after memory ran out: from the beginning, on the same connection
+        assert again.read_next_batch().equals(first)
+    assert not fetchers()
 
 
 # --- what is charged, and what is told --------------------------------------------------------------------------------

@@ -20,8 +20,10 @@ those that the server declared before the charge, or nothing is read.
 from __future__ import annotations
 
 import contextlib
+import queue
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +62,8 @@ _LIST_TABLES = (
 )
 _IS_READ_ONLY = "SELECT current_setting('transaction_read_only') AS setting"
 _CONNECT_SECONDS = 10
-_BATCH_BYTES = 1 << 20
+_BATCH_BYTES = 1 << 22
+_BATCHES_AHEAD = 4
 
 _PLAIN = {16: "bool", 21: "int16", 23: "int32", 20: "int64", 700: "float", 701: "double", 17: "binary"}
 _TEXT = {25, 1043, 1042, 19, 2950, 705}  # text, varchar, char, name, uuid, an untyped literal
@@ -124,7 +127,8 @@ def open_postgres(data: SqlQuery, roles: ColumnRoles) -> Iterator[ArrowFrame]:
 
         def read() -> Any:
             cursors.close()
-            return _run(cursors.enter_context(connection.cursor()), wanted, schema)
+            cursor = cursors.enter_context(connection.cursor())
+            return cursors.enter_context(_fetch_ahead(_run(cursor, wanted, schema), cursor.adbc_cancel))
 
         yield ArrowFrame(
             schema=schema,
@@ -308,13 +312,58 @@ def _run(cursor: Any, wanted: str, schema: pa.Schema) -> Any:
     cursor.execute(_IS_READ_ONLY)
     if cursor.fetchall() != [("on",)]:
         raise ValueError("the transaction is not read-only")
-    # Small batches: one is grouped while the next is on its way.
+    # Few large batches cost less; several small ones let fetching and grouping overlap.
     cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
     cursor.execute(wanted)
     reader = cursor.fetch_record_batch()
     if [(one.name, one.type) for one in reader.schema] != [(one.name, one.type) for one in schema]:
         raise ValueError("the columns are not those that were declared")
     return reader
+
+
+@contextlib.contextmanager
+def _fetch_ahead(
+    reader: pa.RecordBatchReader, cancel: Callable[[], object]
+) -> Iterator[pa.RecordBatchReader]:
+    """Yield the same stream, fetched by a thread of its own while earlier batches are grouped.
+
+    At the end no thread uses the stream any more; `cancel` makes the server give up what nobody will read.
+    """
+    import pyarrow as pa
+
+    fetched: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=_BATCHES_AHEAD)
+    unwanted = threading.Event()
+
+    def fetch() -> None:
+        last: BaseException | None = None
+        try:
+            for batch in reader:
+                fetched.put(batch)
+                if unwanted.is_set():
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised where the stream is read
+            last = error
+        fetched.put(last)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while (found := fetched.get()) is not None:
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+
+    thread = threading.Thread(target=fetch, name="hubermean-fetch", daemon=True)
+    thread.start()
+    try:
+        yield pa.RecordBatchReader.from_batches(reader.schema, batches())
+    finally:
+        unwanted.set()
+        if thread.is_alive():
+            with contextlib.suppress(Exception):
+                cancel()
+        while thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                fetched.get_nowait()
+            thread.join(timeout=0.01)
 
 
 def _import_driver() -> tuple[Any, Any]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
-from hubermean.errors import InputError, parameter
-from hubermean.types.request import Neighbors
+from hubermean.types.request import NamedRelation, Neighbors
 
 
-class ClientNeighbors(Enum):
+class ClientNeighbors(NamedRelation):
     """A neighbor relation between sets of clients.
 
     All are about everything a client sends in all rounds together. In sums of clipped updates a client that is absent
@@ -23,15 +20,6 @@ class ClientNeighbors(Enum):
     ZERO_OUT = "zero-out"
     REPLACE_USER = "replace-user"
     ADD_REMOVE = "add-remove"
-
-    @classmethod
-    def parse(cls, name: str | ClientNeighbors) -> ClientNeighbors:
-        """Return the relation of a name; InputError if there is none."""
-        try:
-            return cls(name)
-        except ValueError:
-            known = ", ".join(repr(relation.value) for relation in cls)
-            raise InputError(f"{parameter('neighbors')} must be one of {known}, not {name!r}") from None
 
     @property
     def replaces(self) -> bool:

@@ -117,7 +117,8 @@ class EngineOptions:
         memory_limit: Memory for reading and grouping, such as '2GB'. Three quarters are for the engine, which uses
             disk beyond that. Where the last quarter does not suffice for the result, data are read again without a
             limit: whether there is a result must not depend on one user. Not for Spark, which has its own settings.
-        threads: Number of threads for reading and grouping. All cores by default; not for Spark.
+        threads: Number of threads for reading and grouping. All cores by default, for PostgreSQL all but one, which
+            fetches; not for Spark.
         progress: Show a progress bar on a terminal after one second.
         engine: Engine that reads and groups the data, 'duckdb' or 'spark'. By default Spark for its own data frames
             and DuckDB for everything else. With "spark", `data` may also be the name of a table, or Parquet files that

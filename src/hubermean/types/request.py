@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from itertools import repeat
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
 from hubermean.accounting.budget import checked_budget
 from hubermean.data.arrays import IntArray
@@ -18,7 +18,20 @@ from hubermean.data.user_table import PrivateTable, UserTable
 from hubermean.errors import InputError, parameter
 
 
-class Neighbors(Enum):
+class NamedRelation(Enum):
+    """A neighbor relation that callers name."""
+
+    @classmethod
+    def parse(cls, name: str | Self) -> Self:
+        """Return the relation of a name; InputError if there is none."""
+        try:
+            return cls(name)
+        except ValueError:
+            known = ", ".join(repr(relation.value) for relation in cls)
+            raise InputError(f"{parameter('neighbors')} must be one of {known}, not {name!r}") from None
+
+
+class Neighbors(NamedRelation):
     """A neighbor relation between data sets.
 
     >>> Neighbors.parse("add-remove").users_are_public
@@ -30,15 +43,6 @@ class Neighbors(Enum):
     REPLACE_USER = "replace-user"
     REPLACE_VALUES = "replace-values"
     ADD_REMOVE = "add-remove"
-
-    @classmethod
-    def parse(cls, name: str | Neighbors) -> Neighbors:
-        """Return the relation of a name; InputError if there is none."""
-        try:
-            return cls(name)
-        except ValueError:
-            known = ", ".join(repr(relation.value) for relation in cls)
-            raise InputError(f"{parameter('neighbors')} must be one of {known}, not {name!r}") from None
 
     @property
     def users_are_public(self) -> bool:

@@ -169,6 +169,9 @@ def _open_database(
         opened = open_sqlite(data, roles, text)
     else:
         options.refuse("a database, whose columns have types")
+        if options.threads is None:
+            # A thread of its own fetches the stream; more threads than cores would only add tables to combine.
+            options = replace(options, threads=max((os.cpu_count() or 1) - 1, 1))
         opened = open_postgres(data, roles)
     with opened as frame, _open_frame(frame, roles, options, text) as source:
         yield source
