@@ -175,13 +175,16 @@ class ColumnEstimates:
         cls, passes: Sequence[Pass], squares: FloatArray, squares_stddev: float, weights: GroupWeights
     ) -> ColumnEstimates:
         """`squares`: noisy sums of squared entries of the last pass, in squared scales."""
-        combined, divisor = Combined.of(passes, weights), weights.positive
+        combined = Combined.of(passes, weights)
+        # What the weight may be less than measured matters most where it is hardly seen.
+        divisor = np.maximum(weights.values - weights.stddev, weights.stddev)
+        wider = (weights.positive / divisor) ** 2
         shift = np.abs(combined.means - combined.center)
         spread, shares = _spread(squares, squares_stddev, weights)
         return cls(
             means=combined.means,
             # The weight matters as far as the mean lies from where sums were centered.
-            noise_variance=combined.variance + (shift * weights.stddev / divisor) ** 2,
+            noise_variance=combined.variance * wider + (shift * weights.stddev / divisor) ** 2,
             sampling_variance=spread * passes[-1].scales ** 2 / divisor**2,
             clipping=(
                 combined.missed * np.maximum(shares, weights.shares) + shift * weights.missed * weights.shares

@@ -16,7 +16,7 @@ from hubermean.mechanisms.groups.row_queries import Accounting
 from hubermean.searches.bounds import RankSearch
 
 # By how many bounds rows beyond a bound exceed it; a usual row is exceeded by this share of users.
-_LARGEST_EXCESS, _LEAST_EXCESS, _MANY = 1.8, 0.3, 20.0
+_LARGEST_EXCESS, _LEAST_EXCESS, _MANY = 1.3, 0.3, 8.0
 _WITHIN_USUAL, _SHORTEST_TAIL = 0.3, 2.0
 
 
@@ -44,14 +44,14 @@ _CONCENTRATED = _Shares(
     weights={"user": Fraction(8, 100), "record": Fraction(16, 100)},
     passes=(Fraction(2, 10), Fraction(3, 10), Fraction(5, 10)),
     squares=Fraction(8, 100),
-    search=(0.004, 0.04),
+    search=(0.004, 0.08),
     rank=1.0,
 )
 _PURE = _Shares(
     weights={"user": Fraction(12, 100), "record": Fraction(20, 100)},
     passes=(Fraction(3, 10), Fraction(7, 10)),
     squares=Fraction(12, 100),
-    search=(0.004, 0.07),
+    search=(0.004, 0.08),
     rank=0.5,
 )
 
