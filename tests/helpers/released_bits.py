@@ -733,9 +733,15 @@ def groups() -> Cases:
                 }
                 found[f"public/{neighbors}/{name}/{most}"] = mean("many", keys=REGIONS, **how)
     found |= {
-        "chosen/replace-user": mean("many", by="region", neighbors="replace-user", delta=1e-5, **bounded),
+        "chosen/replace-user": mean(
+            "many", by="region", neighbors="replace-user", delta=1e-5, max_groups=1, **bounded
+        ),
         "public/two-columns": mean(
-            "many", by=["region", "year"], keys=[("south", 2022), ("north", 2021), ("north", 2023)], **bounded
+            "many",
+            by=["region", "year"],
+            keys=[("south", 2022), ("north", 2021), ("north", 2023)],
+            max_groups=1,
+            **bounded,
         ),
         "public/all-combinations": mean(
             "many",
@@ -756,13 +762,23 @@ def groups() -> Cases:
             by="region",
             keys=REGIONS,
             mechanism="clipped",
+            max_groups=1,
             bounds=BOUNDS_OF_THREE,
             per="user",
         ),
         "public/three-values/adaptive": mean("many", value=THREE, by="region", keys=REGIONS, epsilon=6.0),
-        "public/gaussian": mean("many", by="region", keys=REGIONS, delta=SMALL_DELTA, **bounded),
+        "public/gaussian": mean(
+            "many", by="region", keys=REGIONS, delta=SMALL_DELTA, max_groups=1, **bounded
+        ),
         "public/options": mean(
-            "many", value="holes", by="region", keys=REGIONS, non_finite="clamp", resolution=0.25, **bounded
+            "many",
+            value="holes",
+            by="region",
+            keys=REGIONS,
+            non_finite="clamp",
+            resolution=0.25,
+            max_groups=1,
+            **bounded,
         ),
         "public/n_users": mean(
             "many", by="region", keys=REGIONS, neighbors="replace-user", n_users=4200, epsilon=3.0
@@ -772,11 +788,16 @@ def groups() -> Cases:
             by="region",
             keys=REGIONS,
             mechanism="propose-test-release",
+            max_groups=1,
             per="user",
             delta=1e-5,
             epsilon=2.0,
             **KNOWN_SPREAD,
         ),
+        "public/rows": mean("many", by="region", keys=REGIONS, delta=1e-6, epsilon=2.0),
+        "public/rows/per-user": mean("many", by="region", keys=REGIONS, per="user", epsilon=2.0),
+        "chosen/rows": mean("many", by=["region", "year"], delta=1e-5, epsilon=4.0),
+        "public/rows/bounds": mean("many", by="region", keys=REGIONS, epsilon=2.0, bounds=(0, 20)),
     }
     return {f"groups/{name}": case for name, case in found.items()}
 
@@ -790,6 +811,7 @@ def counts() -> Cases:
             f"records/{neighbors}": count(of="records", neighbors=neighbors),
             f"records/{neighbors}/max_records": count(of="records", max_records=5, neighbors=neighbors),
             f"records-with-value/{neighbors}": count(of="records", neighbors=neighbors, value="holes"),
+            f"by-group/{neighbors}": count(neighbors=neighbors, by="region", keys=REGIONS),
         }
     for most in (1, 3):
         by = {"by": "region", "max_groups": most}
