@@ -3,7 +3,8 @@
 The plain query is DuckDB's average of user averages by group; beside it runs the whole release: reading, grouping by
 user and group in exact integers, the choice of each user's groups, rounding, noise for all groups, values and
 denominators. Twenty million rows, one million users, 10,000 groups, by default; users are in one group each, or in
-about five, of which they count in one or in five.
+about five, of which they count in one or in five. `reading` is the reading half alone, with all groups of each user and
+the number of the user of every entry.
 """
 
 import argparse
@@ -15,8 +16,9 @@ import duckdb
 from common.interleaved import Case, compare
 from common.rows_file import DATA, make_file
 from hubermean import mean
+from hubermean.ingest.reading import group_table
 
-TARGET = 1.5
+TARGET, PRIVATE_TARGET = 1.4, 1.6
 
 
 def make_grouped(rows: int, users: int, groups: int) -> Path:
@@ -39,9 +41,11 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--reading", action="store_true", help="the reading half only")
     options = parser.parse_args()
     path = make_grouped(options.rows, options.users, options.groups)
     connection = duckdb.connect(config={"threads": str(options.threads)})
+    connection.execute("SET enable_progress_bar = false").fetchall()
 
     def plain(column: str, by: str) -> Callable[[], object]:
         query = (
@@ -53,6 +57,11 @@ def main() -> None:
     def release(column: str, by: str, **more: object) -> Callable[[], object]:
         given = {"user": "user_id", "value": column, "by": by, "per": "user", "bounds": (0, 10_000), **more}
         return lambda: mean(str(path), epsilon=1.0, threads=options.threads, **given)
+
+    def reading(column: str, by: str, *, public: bool) -> Callable[[], object]:
+        keys = [(group,) for group in range(options.groups)] if public else None
+        given = {"user": ["user_id"], "value": [column], "by": [by], "keys": keys, "max_groups": None}
+        return lambda: group_table(str(path), threads=options.threads, **given)
 
     public = {"keys": range(options.groups)}
     cases = [
@@ -67,6 +76,22 @@ def main() -> None:
             ("integer, five groups of five", "whole", "several", {"max_groups": 5, **public}),
         )
     ]
+    cases += [
+        Case(
+            name=f"reading, {what}, {those}",
+            plain=plain(column, by),
+            private=reading(column, by, public=those == "public"),
+            target=TARGET if those == "public" else PRIVATE_TARGET,
+        )
+        for by in ("own", "several")
+        for what, column, those in (
+            (f"{by} double", "amount", "public"),
+            (f"{by} integer", "whole", "public"),
+            (f"{by} integer", "whole", "private"),
+        )
+    ]
+    if options.reading:
+        cases = [case for case in cases if case.name.startswith("reading")]
     print(
         f"{options.rows:,} rows, {options.users:,} users, {options.groups:,} groups, {options.threads} threads, "
         f"{options.repeats} repeats\n"

@@ -14,16 +14,19 @@ from common.interleaved import Ratio, in_turns
 from common.rows_file import AMOUNT, SCATTERED, USER, WHOLE, RowsFile
 from common.sections import Table, seconds
 from hubermean import mean
-from hubermean.ingest.duckdb.fast_sums import choose_coarse_sums
+from hubermean.ingest.duckdb.fast_sums import choose_fast_sums
+from hubermean.ingest.duckdb.source import open_source
 from hubermean.ingest.files import FileSet
 from hubermean.ingest.reading import user_table
+from hubermean.ingest.schema import ColumnRoles, ValueColumn
+from hubermean.types.options import ReadOptions
 from speed.engines import EPSILON
 
 SAYS = (
     "A read sums both columns and groups nothing. A count groups by user and sums nothing. Sums are "
     "exact, in 128 bits, with DuckDB's own settings; handed over, they are an Arrow table; as one "
-    "aggregate, they are the state of an average; in steps of 64 bits, doubles are summed in whole units, "
-    "with remainders in a sum of their own. hubermean's reading includes all of that, in its own "
+    "aggregate, they are the state of an average; in parts, doubles are summed as two doubles whose sums "
+    "are exact. hubermean's reading includes all of that, in its own "
     "locked-down connection, where ids that lie close together index an array. The release adds private "
     "searches, mechanism and noise. Seconds are the best of all runs; in parentheses is the median of the "
     "ratios of alternating runs.",
@@ -55,13 +58,14 @@ def _steps(file: RowsFile, user: str, value: str, threads: int) -> dict[str, Cal
     numbers = f"(SELECT {user} AS u, {exact} AS v FROM '{file.path}') GROUP BY u"
     sums = f"SELECT sum(v) AS s, count(v) AS n FROM {numbers}"
     joint = f"SELECT avg(v) EXPORT_STATE AS state FROM {numbers}"
-    coarse = choose_coarse_sums(connection, FileSet.find(file.path), value) if value == AMOUNT else None
-    if coarse is None:
-        in_steps = joint
-    else:
-        wanted = f"avg(value_0) EXPORT_STATE AS state, {coarse.sum_remainders()}"
-        parts = ", ".join(coarse.select_parts(value))
-        in_steps = f"SELECT {wanted} FROM (SELECT {user} AS u, {parts} FROM '{file.path}') GROUP BY u"
+    in_parts = joint
+    if value == AMOUNT:
+        fast = choose_fast_sums(connection, FileSet.find(file.path), [_value_column(file.path, value)])
+        if fast is not None:
+            selected = f"SELECT {user} AS u, {', '.join(fast.numbers())} FROM '{file.path}'"
+            in_parts = (
+                f"SELECT {', '.join(fast.aggregates())} FROM ({fast.select(selected, ['u'])}) GROUP BY u"
+            )
     how = {"user": user, "value": value, "threads": threads}
     return {
         "plain average of averages": asked(
@@ -75,7 +79,7 @@ def _steps(file: RowsFile, user: str, value: str, threads: int) -> dict[str, Cal
         "sums and counts by user": asked(f"SELECT max(s), max(n) FROM ({sums})"),
         "the same, handed over": lambda: connection.sql(sums).to_arrow_table(),
         "the same as one aggregate": lambda: connection.sql(joint).to_arrow_table(),
-        "the same in steps of 64 bits": lambda: connection.sql(in_steps).to_arrow_table(),
+        "the same in parts": lambda: connection.sql(in_parts).to_arrow_table(),
         "hubermean's reading": lambda: user_table(file.path, records=False, **how),
         "a release": lambda: mean(file.path, epsilon=EPSILON, **how),
     }
@@ -87,3 +91,8 @@ def _measured(steps: dict[str, Callable[[], Any]], repeats: int) -> dict[str, st
     return {
         step: f"{seconds(min(taken))} ({Ratio.of(taken, plain).middle:.2f})" for step, taken in times.items()
     }
+
+
+def _value_column(path: str, value: str) -> ValueColumn:
+    with open_source(path, ColumnRoles(users=[], values=[value]), ReadOptions()) as opened:
+        return opened.schema.value_column(value, resolution=None, clamp_infinities=False)

@@ -142,18 +142,18 @@ class FastSums:
         fits, finite, beyond = list(whole), list(whole), []
         for n, part in doubles:
             middle, reach = _rounder(part.units[0]), 2.0**part.magnitude
-            fits.append(f"moved_{n} BETWEEN {middle - reach!r} AND {middle + reach!r}")
+            fits.append(f"moved_{n} BETWEEN {_double(middle - reach)} AND {_double(middle + reach)}")
             finite.append(f"isfinite(moved_{n})")
-            beyond.append(f"abs(rest_{n}) * {2.0 ** (64 - part.magnitude)!r}")
+            beyond.append(f"abs(rest_{n}) * {_double(2.0 ** (64 - part.magnitude))}")
         units = sorted({part.units[0] for _, part in doubles})
         opaque = f"CASE WHEN rest_{doubles[0][0]} IS NOT NULL THEN"
-        shifts = [f"{opaque} {_rounder(unit)!r}::DOUBLE END AS {_shift(unit)}" for unit in units]
+        shifts = [f"{opaque} {_double(_rounder(unit))} END AS {_shift(unit)}" for unit in units]
         rows = f"SELECT {', '.join(['*', *shifts])} FROM ({rows})"
         moved = [f"rest_{n} + {_shift(part.units[0])} AS moved_{n}" for n, part in doubles]
         rows = f"SELECT {', '.join(['*', *moved])} FROM ({rows})"
         # For one of several numbers to be beyond its magnitude, one must be 2^64 or more here, where the cast fails.
         rows = (
-            f"SELECT *, CASE WHEN {' AND '.join(fits)} THEN 0.0::DOUBLE WHEN {' AND '.join(finite)} "
+            f"SELECT *, CASE WHEN {' AND '.join(fits)} THEN {_double(0.0)} WHEN {' AND '.join(finite)} "
             f"THEN CAST(CAST(greatest({', '.join(beyond)}) AS BIGINT) AS DOUBLE) END AS {MARK} FROM ({rows})"
         )
         cleared = [f"CASE WHEN {MARK} IS NOT NULL THEN {name} END AS {name}" for name in others]
@@ -228,7 +228,13 @@ def _rounder(unit: int) -> float:
 
 
 def _rounded(number: int, unit: int) -> str:
-    return f"(rest_{number} + {_rounder(unit)!r}) - {_rounder(unit)!r}"
+    shift = _double(_rounder(unit))
+    return f"(rest_{number} + {shift}) - {shift}"
+
+
+def _double(number: float) -> str:
+    """A double as it is: digits without an exponent would be a decimal, and rounded when it is converted."""
+    return f"CAST('{number!r}' AS DOUBLE)"
 
 
 def _shift(unit: int) -> str:

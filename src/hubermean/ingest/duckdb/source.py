@@ -215,7 +215,8 @@ def _open_parquet(
             return
         index_ids = None
         if not roles.groups and len(roles.users) == 1:
-            index_ids = (files, len(roles.values))
+            # Doubles are added in up to three parts, each of half the size of a sum of integers.
+            index_ids = (files, len(roles.values) + (len(roles.values) + 1) // 2)
         with open_session(files.paths, attempt.options, index_ids=index_ids) as connection:
             scan = files.scan()
             relation = mask_engine_errors(lambda: connection.sql(f"SELECT * FROM {scan}"), broken)
