@@ -388,6 +388,18 @@ def test_a_large_epsilon_finds_no_bounds_that_nobody_needs(epsilon: float) -> No
         assert max(search.found(number)) <= 16.0
 
 
+@pytest.mark.parametrize("users", [100, 150, 200, 300])
+def test_few_users_hardly_ever_have_bounds_that_drown_the_mean(users: int) -> None:
+    """Six times as far as anybody lies: noise would be as wide."""
+    search = TailSearch.plan(
+        users, epsilon=0.233, share=0.58, total=1.0, hostile=0.0, sides="both", add_remove=True
+    )
+    above, below = beyond_distances(np.sort(np.random.default_rng(32).exponential(size=users) - 0.5), 0.5)
+    found = chances(search.distribution(above, below, concentrated=True))  # type: ignore[arg-type]
+    far = [max(search.found(number)) > 60.0 for number in range(len(found))]
+    assert found[far].sum() < 2e-6
+
+
 def test_hostile_users_cannot_reach_the_rank() -> None:
     plain = TailSearch.plan(
         4000, epsilon=0.3, share=0.75, total=1.0, hostile=0.0, sides="both", add_remove=True

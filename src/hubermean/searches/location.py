@@ -242,13 +242,14 @@ _AIMS = (
         nats=4.5,
         ring_nats=2.0 * math.log(2.0),
         nothing_nats=11.4 + math.log(1e4),
-        tie_nats=_TIE_NATS_OF_FEW,
         few=True,
     ),
 )
 _TIMES = 6.0  # what such users are to be found with
 _SERVING_NATS = 26.5  # by which windows without users fall behind, for a release to be expected
-_VERY_FEW_SHARE = 0.58  # what windows hold on average that hold half of the users and are up to an octave longer
+_VERY_FEW_SHARE = (
+    0.58  # what windows hold on average that hold half of the users and are up to an octave longer
+)
 _BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 15.0
 
 

@@ -129,12 +129,13 @@ class FullPlaces:
     def most(self, lows: Places, highs: Places) -> IntArray:
         """The largest excess in each of the closed intervals; 0 where there is none."""
         number = len(self.places)
-        runs = np.zeros((number + 1, number + 1), dtype=np.int64)  # of the excess from one place up to before another
+        # The largest from one place up to before another.
+        runs = np.zeros((number + 1, number + 1), dtype=np.int64)
         for first in range(number):
             runs[first, first + 1 :] = np.maximum.accumulate(self.excess[first:])
-        first = np.searchsorted(self.places, lows, side="left")
-        after = np.searchsorted(self.places, highs, side="right")
-        most: IntArray = runs[first, np.maximum(after, first)]
+        begins = np.searchsorted(self.places, lows, side="left")
+        ends = np.searchsorted(self.places, highs, side="right")
+        most: IntArray = runs[begins, np.maximum(begins, ends)]
         return most
 
 

@@ -515,10 +515,9 @@ class BudgetSplit:
 
     def expected_noise(self, users: float) -> float:
         """The standard deviation of the noise of a mean for bounds at 1 and -1, about; infinite for too few users."""
-        try:
-            found = self.expected(users)
-        except InfeasibleError:
+        if not self.has_enough_users(users):
             return math.inf
+        found = self.expected(users)
         left = float(self._own(found)) * (1.0 - self._part(self._tail_part(found)))
         if left <= 0.0:
             return math.inf
