@@ -245,11 +245,9 @@ _AIMS = (
         few=True,
     ),
 )
-_TIMES = 6.0  # what such users are to be found with
+_TIMES = 6.0  # what is needed for any release is spent on very few users, where there is so much
 _SERVING_NATS = 26.5  # by which windows without users fall behind, for a release to be expected
-_VERY_FEW_SHARE = (
-    0.58  # what windows hold on average that hold half of the users and are up to an octave longer
-)
+_VERY_FEW_SHARE = 0.58  # on average, of windows that hold half or are up to an octave longer
 _BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 15.0
 
 
@@ -407,7 +405,10 @@ class IntervalSearch:
         )
 
     def _half_missed(self, total: int, full: FullPlaces, beside: Any) -> Any:
-        """What a window lacks that holds so many `beside` its fullest place, if it should hold half of all such."""
+        """What a window lacks that holds so many `beside` its fullest place, if it should hold half of all such.
+
+        Where users are not few this is never more than it lacks of the share.
+        """
         weight = self.sensitivity if self.add_remove else self.sensitivity // 2
         return weight * (total - full.largest - 2 * beside)
 
