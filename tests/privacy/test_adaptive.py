@@ -39,7 +39,7 @@ from hubermean.searches.bounds import (
     count_records,
 )
 from hubermean.searches.location import CenterSearch, IntervalSearch, Windows
-from hubermean.searches.positions import MeanPositions, locate_users
+from hubermean.searches.positions import FullPlaces, MeanPositions, locate_users
 from hubermean.types.request import Neighbors, PublicFacts, Request
 
 EPSILON = Fraction(3)
@@ -94,8 +94,10 @@ def datasets(rng: Generator) -> Iterator[list[User]]:
         yield list(zip(means.tolist(), counts, strict=True))
     yield []
     # A share of the users at one place, exactly as large as a search may turn on.
-    for share in (60, 65, 75, 76):
+    for share in (50, 60, 65, 75, 76):
         yield [(0.0, 1)] * share + [(float(10**place), 7) for place in range(1, 100 - share)][: 100 - share]
+    # Two places as full, so that one user decides which is the fullest.
+    yield [(0.0, 1)] * 15 + [(500.0, 1)] * 15 + [(place, 1) for place in (3.0, 4.0, 497.0, 9e4)]
     for rank in (1, 3, 4):
         yield [(0.0, 1)] * 30 + [(500.0, 40)] * rank + [(-500.0, 40)] * rank
 
@@ -132,7 +134,7 @@ def add_remove(relation: Neighbors) -> bool:
     return relation is Neighbors.ADD_REMOVE
 
 
-def interval(per_cent: int, ring_nats: float = 0.0) -> Searched:
+def interval(per_cent: int, ring_nats: float = 0.0, *, tied: int | None = None) -> Searched:
     def distribution(table: UserTable, relation: Neighbors, concentrated: bool) -> Drawn:
         search = IntervalSearch(
             per_cent=per_cent,
@@ -140,10 +142,12 @@ def interval(per_cent: int, ring_nats: float = 0.0) -> Searched:
             add_remove=add_remove(relation),
             radius=2.0**42,
             ring_nats=ring_nats,
+            tied=tied,
         )
         return search.distribution(locate_users(table, MeanPositions(0)))
 
-    return Searched(f"interval {per_cent}" + (", falling" if ring_nats else ""), distribution)
+    falling, few = ", falling" if ring_nats else "", "" if tied is None else f", {tied} tied"
+    return Searched(f"interval {per_cent}{falling}{few}", distribution)
 
 
 def center() -> Searched:
@@ -195,6 +199,10 @@ SEARCHES = {
         interval(65, 1.0),
         interval(75),
         interval(98),
+        interval(50, 2.0, tied=4),
+        interval(50, tied=1),
+        interval(65, tied=2),
+        interval(65, 1.0, tied=8),
         center(),
         cap(None),
         cap(4),
@@ -467,6 +475,28 @@ def one_way_sensitivity_of_the_interval(patch: Patch) -> None:
     )
 
 
+def one_way_weight_of_those_beside_a_tie(patch: Patch) -> None:
+    made = IntervalSearch._half_missed
+
+    def half_missed(self: IntervalSearch, total: int, full: Any, beside: Any) -> Any:
+        return made(replace(self, add_remove=True), total, full, beside)
+
+    patch.setattr(IntervalSearch, "_half_missed", half_missed)
+
+
+def only_the_fullest_place(patch: Patch) -> None:
+    """A window would hold a tie only where it holds the fullest place, and two places may be as full."""
+    made = FullPlaces.of.__func__  # type: ignore[attr-defined]
+
+    def of(cls: type, marks: Any, users: Any, most: int) -> FullPlaces:
+        found: FullPlaces = made(cls, marks, users, most)
+        first = found.excess == found.excess.max(initial=0)
+        first &= np.cumsum(first) == 1
+        return FullPlaces(places=found.places[first], excess=found.excess[first])
+
+    patch.setattr(FullPlaces, "of", classmethod(of))
+
+
 def twice_the_rate_of_the_center(patch: Patch) -> None:
     rate_of(CenterSearch, patch, lambda search: 1 if search.add_remove else 2)
 
@@ -492,6 +522,9 @@ SEARCH_MUTANTS: list[tuple[Callable[[Patch], None], str, Neighbors]] = [
     (half_the_sensitivity_of_the_interval, "interval 75", REPLACED),
     (half_the_sensitivity_of_the_interval, "interval 75", COMES_OR_GOES),
     (one_way_sensitivity_of_the_interval, "interval 65, falling", REPLACED),
+    (one_way_sensitivity_of_the_interval, "interval 50, 1 tied", REPLACED),
+    (one_way_weight_of_those_beside_a_tie, "interval 65, 2 tied", REPLACED),
+    (only_the_fullest_place, "interval 65, 2 tied", COMES_OR_GOES),
     (twice_the_rate_of_the_center, "center", REPLACED),
     (twice_the_rate_of_the_center, "center", Neighbors.REPLACE_VALUES),
     (one_way_rate_of_the_tails, "tails beyond 0 users, both", REPLACED),

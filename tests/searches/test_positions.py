@@ -124,6 +124,12 @@ SEARCHES: dict[str, IntervalSearch | CenterSearch] = {
     "interval, everything distinguished": IntervalSearch(
         per_cent=65, epsilon=Fraction(1, 1000), add_remove=False, radius=7e12
     ),
+    "interval of few": IntervalSearch(
+        per_cent=65, epsilon=Fraction(1, 5), add_remove=True, radius=7e12, tied=60
+    ),
+    "interval of very few": IntervalSearch(
+        per_cent=50, epsilon=Fraction(1, 20), add_remove=True, radius=7e12, tied=100, ring_nats=1.4
+    ),
     "center": CenterSearch(
         windows=Windows(lengths=(1.25,), radius=1e9), epsilon=Fraction(1, 50), add_remove=True
     ),
@@ -145,12 +151,15 @@ def test_a_search_has_one_distribution_however_users_are_partitioned(population:
         assert found.rate == expected.rate
 
 
+@pytest.mark.parametrize("name", ["interval", "interval of few", "interval of very few"])
 @pytest.mark.parametrize("population", ["normal", "heavy tails", "few kinds"])
-def test_what_is_not_counted_changes_no_cost(population: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_counted_changes_no_cost(
+    population: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lengths that cannot be selected are left out: counting them all gives the same costs."""
     rng = np.random.default_rng(6)
     positions = SortedPositions(np.clip(POPULATIONS[population](rng), -8e12, 8e12))
-    search = SEARCHES["interval"]
+    search = SEARCHES[name]
     expected = search.distribution(positions)
     made = Windows.bound
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -24,8 +25,8 @@ from hubermean.searches.bounds import (
     public_contribution_bound,
     share_above,
 )
-from hubermean.searches.location import LENGTHS, SHORTER, CenterSearch, IntervalSearch, Windows
-from hubermean.searches.positions import SortedPositions
+from hubermean.searches.location import LENGTHS, CenterSearch, IntervalSearch, Windows
+from hubermean.searches.positions import FullPlaces, SortedPositions
 
 numbers = st.one_of(
     st.floats(-10, 10),
@@ -92,11 +93,15 @@ def test_rings_follow_from_the_number_of_a_window(which: int, length: float, rad
 # --- interval -----------------------------------------------------------------------------------------------------
 
 
-def users_in(windows: Windows, values: np.ndarray, which: int, offset: int) -> int:
+def users_in(windows: Windows, values: np.ndarray, which: int, offset: int) -> np.ndarray:
     """By hand, in the numbers of the definition."""
     length = windows.lengths[which]
     start = (offset - round(length / float(windows.steps[which]) / 2.0)) * float(windows.steps[which])
-    return int(((values >= start) & (values <= start + length)).sum())
+    return values[(values >= start) & (values <= start + length)]
+
+
+def most_at_a_place(values: np.ndarray) -> int:
+    return max(Counter(values.tolist()).values(), default=0)
 
 
 def fullest(windows: Windows, values: np.ndarray, which: int) -> int:
@@ -107,33 +112,50 @@ def fullest(windows: Windows, values: np.ndarray, which: int) -> int:
         int(np.floor(value / step)) - back + half for value in values.tolist() for back in range(-1, 36)
     }
     return max(
-        (users_in(windows, values, which, offset) for offset in offsets if abs(offset) <= reach), default=0
+        (len(users_in(windows, values, which, offset)) for offset in offsets if abs(offset) <= reach),
+        default=0,
     )
 
 
 @given(
     st.lists(numbers, max_size=14),
-    st.sampled_from([65, 75, 98]),
+    st.sampled_from([(65, None), (75, None), (98, None), (50, 1), (50, 2), (65, 1), (65, 3)]),
+    st.booleans(),
     st.lists(st.integers(380, 640), min_size=3, max_size=3),
     st.integers(0, 2**20),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_the_cost_of_a_window_is_the_one_of_the_definition(
-    users: list[float], per_cent: int, which: list[int], seed: int
+    users: list[float], aim: tuple[int, int | None], add_remove: bool, which: list[int], seed: int
 ) -> None:
     """For windows around users and windows anywhere; budgets so small that no cost is cut off."""
     values, rng = np.array(users), np.random.default_rng(seed)
-    search = IntervalSearch(per_cent=per_cent, epsilon=Fraction(1, 50), add_remove=True, radius=RADIUS)
+    per_cent, tied = aim
+    search = IntervalSearch(
+        per_cent=per_cent, epsilon=Fraction(1, 50), add_remove=add_remove, radius=RADIUS, tied=tied
+    )
     windows = search.windows
     distribution = search.distribution(SortedPositions(values))
     total = len(values)
-    least, aim = total // 8, per_cent * total
-    atom = max([int((values == value).sum()) for value in users], default=0)
+    least, aim_at = total // (8 if tied is None else 32), per_cent * total
+    weight = max(per_cent, 100 - per_cent) if add_remove else 50
+
+    def half_missed(held: np.ndarray) -> int:
+        """What a window lacks of half of those who do not tie."""
+        if tied is None:
+            return 0
+        beside = len(held) - max(most_at_a_place(held) - tied, 0)
+        return weight * (total - max(most_at_a_place(values) - tied, 0) - 2 * beside)
+
+    atom = max(most_at_a_place(values), least)
+    alone = np.zeros(atom if tied is None else min(atom, tied))
     rate = float(distribution.rate)
-    assert cost_of(distribution, 1) == aim // 3 - round(search.nothing_nats / rate)
-    assert distribution.costs[0] <= max(aim - 100 * max(atom, least), 0)
+    nothing = aim_at - 100 * least if per_cent == 50 else aim_at // 3
+    assert cost_of(distribution, 1) == nothing - round(search.nothing_nats / rate)
+    tie = max(aim_at - 100 * atom, 0 if tied is None else half_missed(alone), 0)
+    assert distribution.costs[0] == tie - round(search.tie_nats / rate)
     for length in which:
-        shorter = max(fullest(windows, values, length - SHORTER), least)
+        shorter = max(fullest(windows, values, length - (8 if per_cent == 50 else 2)), least)
         anywhere = rng.integers(-windows.each_side[length], windows.each_side[length] + 1, 5).tolist()
         near = [
             int(np.floor(value / windows.steps[length])) + int(rng.integers(-18, 19)) for value in users[:6]
@@ -141,9 +163,23 @@ def test_the_cost_of_a_window_is_the_one_of_the_definition(
         for offset in [*anywhere, *near]:
             if abs(offset) > windows.each_side[length]:
                 continue
-            inside = max(users_in(windows, values, length, offset), least)
+            held = users_in(windows, values, length, offset)
+            lacks = min(max(aim_at - 100 * len(held), half_missed(held)), aim_at - 100 * least)
             number = int(windows.number(np.array([length]), np.array([offset]))[0])
-            assert cost_of(distribution, 2 + number) == max(aim - 100 * inside, 100 * shorter - aim, 0)
+            assert cost_of(distribution, 2 + number) == max(lacks, 100 * shorter - aim_at, 0)
+
+
+@given(st.lists(st.integers(-4, 4), max_size=30), st.integers(0, 4))
+def test_full_places_are_those_that_more_users_share(users: list[int], most: int) -> None:
+    places, counts = np.unique(np.array(users, dtype=float), return_counts=True)
+    full = FullPlaces.of(places, counts, most)
+    excess = {place: max(users.count(place) - most, 0) for place in range(-5, 6)}
+    assert full.largest == max(excess.values())
+    lows, highs = np.meshgrid(np.arange(-5.0, 6.0), np.arange(-5.0, 6.0))
+    found = full.most(lows.ravel(), highs.ravel())
+    for low, high, most_found in zip(lows.ravel(), highs.ravel(), found, strict=True):
+        inside = [excess[place] for place in range(int(low), int(high) + 1)]
+        assert most_found == max(inside, default=0)
 
 
 @pytest.mark.parametrize("place", [0.0, 1e3, -8e8])
@@ -218,12 +254,49 @@ def test_where_no_window_holds_most_users_this_is_said(values: str, users: int) 
 def test_fewer_users_get_a_smaller_share_and_few_none() -> None:
     searches = [
         IntervalSearch.plan(n, add_remove=True, largest=0.33, radius=RADIUS)
-        for n in (50, 190, 300, 1200, 10**6)
+        for n in (30, 150, 240, 300, 1200, 10**6)
     ]
     assert searches[0] is None
     known = [search for search in searches if search is not None]
-    assert [search.per_cent for search in known] == [65, 65, 75, 90]
-    assert all(search.epsilon <= Fraction(0.33) for search in known)
+    assert [search.per_cent for search in known] == [50, 50, 65, 75, 90]
+    assert [search.tied is None for search in known] == [False, False, False, True, True]
+    assert all(search.epsilon <= Fraction(0.36) for search in known)
+
+
+FEW_USERS = {
+    "normal": lambda rng, n: rng.normal(20.0, 1.0, n),
+    "exponential": lambda rng, n: rng.exponential(size=n) - 30.0,
+    "a third ties": lambda rng, n: rng.exponential(size=n) * (rng.random(n) > 1 / 3),
+    "most tie": lambda rng, n: rng.exponential(size=n) * (rng.random(n) > 0.8),
+    "constant": lambda rng, n: np.full(n, 3.0),
+    "flags": lambda rng, n: (rng.random(n) < 0.3).astype(float),
+    "far apart": lambda rng, n: rng.normal(0.0, 1e16, n),
+    "all sizes": lambda rng, n: 10.0 ** rng.uniform(-15.0, 12.0, n),
+}
+
+
+@pytest.mark.parametrize("users", [40, 80, 120, 150, 220])
+@pytest.mark.parametrize("values", FEW_USERS)
+def test_very_few_users_have_a_window_that_holds_them_or_none(values: str, users: int) -> None:
+    """However few there are and however many were measured: the search says itself that users are too few."""
+    rng = np.random.default_rng(31)
+    for measured in (60, 150, 220):
+        search = IntervalSearch.plan(measured, add_remove=True, largest=0.33, radius=RADIUS)
+        assert search is not None
+        assert search.per_cent == 50
+        for _ in range(2):
+            means = FEW_USERS[values](rng, users)
+            distribution = search.distribution(SortedPositions(means))
+            found, firsts = chances(distribution), np.cumsum(distribution.sizes) - distribution.sizes - 2
+            which, offsets = search.windows.find(np.maximum(firsts, 0))
+            lows = search.windows.starts(which, offsets)
+            held = SortedPositions(means).within(lows, lows + LENGTHS[which])
+            of_one_place = SortedPositions(np.unique(means)).within(lows, lows + LENGTHS[which]) <= 1
+            too_long = LENGTHS[which] > 40.0 * np.ptp(means)
+            wild = (held < users / 8) | of_one_place | too_long
+            assert found[(firsts >= 0) & wild].sum() < 3e-4
+            if values in ("normal", "exponential") and users >= 150 == measured:
+                assert found[:2].sum() < 0.1
 
 
 # --- center -------------------------------------------------------------------------------------------------------
@@ -313,6 +386,18 @@ def test_a_large_epsilon_finds_no_bounds_that_nobody_needs(epsilon: float) -> No
     for seed in range(40):
         number = search.distribution(above, below, concentrated=False).sample(InsecureSeededNoise(seed))
         assert max(search.found(number)) <= 16.0
+
+
+@pytest.mark.parametrize("users", [100, 150, 200, 300])
+def test_few_users_hardly_ever_have_bounds_that_drown_the_mean(users: int) -> None:
+    """Six times as far as anybody lies: noise would be as wide."""
+    search = TailSearch.plan(
+        users, epsilon=0.233, share=0.58, total=1.0, hostile=0.0, sides="both", add_remove=True
+    )
+    above, below = beyond_distances(np.sort(np.random.default_rng(32).exponential(size=users) - 0.5), 0.5)
+    found = chances(search.distribution(above, below, concentrated=True))  # type: ignore[arg-type]
+    far = [max(search.found(number)) > 60.0 for number in range(len(found))]
+    assert found[far].sum() < 2e-6
 
 
 def test_hostile_users_cannot_reach_the_rank() -> None:

@@ -43,7 +43,7 @@ _LARGEST_RANK, _LARGEST_TAIL = 0.06, 0.3  # of the users, and of those beyond th
 _NATS_BEYOND = 1.5  # so many more users lie beyond what is found, on average
 _LONGER_POWER, _POWER = 3.9, 2.4  # of the longer distance, and of both, in the base measure
 # With fewer nats for all users together it falls more slowly, to this part.
-_STEEP_NATS, _LEAST_STEEP = 66.0, 0.63
+_STEEP_NATS, _LEAST_STEEP = 66.0, 0.8
 _PARTS = 100_000  # of a user: in whole ones a large epsilon would leave nothing of the base measure
 _TAIL_KNEE = 64.0  # beyond which the base measure falls more slowly
 _BENT, _LEAST_NATS, _HEAVIEST = 0.345, 1.75, 128.0  # real tails bend: a part of what a Pareto tail would take

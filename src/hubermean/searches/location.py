@@ -8,7 +8,9 @@ by at most one. Only windows that hold an eighth of all users are distinguished;
 **Interval.** `IntervalSearch` selects one window of any length by the exponential mechanism: it should hold a share of
 all users, and no window of a somewhat shorter length should. Its middle is the center, half its length the scale. Two
 more candidates stand for "most users tie" and "no window holds most users". The base measure, which costs no privacy,
-falls with the distance from zero.
+falls with the distance from zero. With few users a window should also hold half of those beside the fullest place, or
+one that holds nothing but a tie would pass; and with very few the share is a half, at which windows that hold nobody
+and windows that are far too long fall behind by the same number of users.
 
 **Center.** Where the length is given, `CenterSearch` selects the window that holds most users. Proof:
 proofs/adaptive.md, Lemmas 1 to 3.
@@ -20,25 +22,27 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.distributions.output import ExponentialMechanism
 from hubermean.errors import InputError, parameter
-from hubermean.searches.positions import UserPositions, distinct
+from hubermean.searches.positions import FullPlaces, UserPositions, distinct
 
 PER_OCTAVE = 8
 LENGTHS: FloatArray = np.exp2(np.arange(-57 * PER_OCTAVE, 45 * PER_OCTAVE + 1) / PER_OCTAVE)
 """The public grid of lengths, the shortest first: the longest hold all numbers that are read as floats."""
 
 SHORTER = 2
-"""No window of the length so many places before should hold the share; nothing shorter than that is selected."""
+"""No window of the length so many places before should hold the share, where users are not very few."""
 
 _STEP_BITS = 4  # 2^4 to 2^5 steps to a length
 _MOST_STEPS = 2**_STEP_BITS * 2 + 2  # windows of one length that can hold one place
 _FARTHEST = 2**34  # steps from zero
-_LEAST_PART = 8  # windows that hold no more than one in so many parts of the users are not distinguished
+_LEAST_PART, _LEAST_PART_OF_FEW = 8, 32  # windows that hold no more of the users are not distinguished
+_TIED_PART = 24  # of the users: with fewer at one place they do not count as tied
 _INNER = 0.46  # of a length: whoever lies so close to a place shares a window with it
 
 
@@ -146,14 +150,14 @@ class Windows:
             highs = np.where(offsets == self.each_side[which], np.inf, highs)
         return positions.within(lows, highs)
 
-    def bound(self, positions: UserPositions, marks: FloatArray) -> tuple[int, IntArray, IntArray]:
-        """(atom, outer, inner): the most users at one mark, and for each length bounds on those in a window.
+    def bound(self, positions: UserPositions, marks: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+        """(atoms, outer, inner): the users at each mark, and for each length bounds on those in a window.
 
         No window that holds a mark holds more than `outer` users, and some window holds `inner` users.
         """
         if not len(marks):
             nobody = np.zeros(len(self.lengths), dtype=np.int64)
-            return 0, nobody, nobody
+            return nobody[:0], nobody, nobody
         lengths = np.array(self.lengths)[:, np.newaxis]
         outer_lows = marks - lengths - 2.0 * np.spacing(np.maximum(np.abs(marks), lengths))
         inner_lows, inner_highs = marks - _INNER * lengths, marks + _INNER * lengths
@@ -162,7 +166,7 @@ class Windows:
         users = positions.within(lows, highs)
         atoms, around = users[: len(marks)], users[len(marks) :].reshape(2, len(lengths), len(marks))
         covered = np.abs(marks) + 2.0 * lengths <= (self.each_side * self.steps)[:, np.newaxis]
-        return int(atoms.max()), around[0].max(axis=1), np.where(covered, around[1], 0).max(axis=1)
+        return atoms, around[0].max(axis=1), np.where(covered, around[1], 0).max(axis=1)
 
     def in_runs(
         self, numbers: IntArray, costs: IntArray, others: IntArray, *, nats: float
@@ -202,6 +206,7 @@ class _Aim:
         ring_nats: by how much the base measure falls with the distance from zero, from ring to ring.
         nothing_nats: how many more "no window holds most users" weighs than a window.
         tie_nats: likewise "most users tie".
+        few: users are few: a window should hold others than those at its fullest place.
     """
 
     per_cent: int
@@ -210,6 +215,7 @@ class _Aim:
     ring_nats: float = 0.0
     nothing_nats: float = 9.5
     tie_nats: float = _TIE_NATS
+    few: bool = False
 
 
 # The wrong lengths are chosen about once in twenty releases where half of the users tie, which a second search makes
@@ -218,7 +224,7 @@ class _Aim:
 _AIMS = (
     _Aim(per_cent=90, part=0.17, nats=20.0),
     _Aim(per_cent=75, part=0.42, nats=20.0),
-    _Aim(per_cent=65, part=1.0, nats=40.0),  # more, since few users may be measured as many
+    _Aim(per_cent=65, part=1.0, nats=40.0, few=True),  # more, since few users may be measured as many
     _Aim(
         per_cent=65,
         part=1.0,
@@ -226,16 +232,22 @@ _AIMS = (
         ring_nats=1.5 * math.log(2.0),
         nothing_nats=4.0,
         tie_nats=_TIE_NATS_OF_FEW,
+        few=True,
+    ),
+    # "Nothing" costs as much as a window without users and outweighs all of them together ten thousandfold, so the
+    # search itself says whether users are enough, and their measured number need not be sure.
+    _Aim(
+        per_cent=50,
+        part=1.09,
+        nats=4.5,
+        ring_nats=2.0 * math.log(2.0),
+        nothing_nats=11.4 + math.log(1e4),
+        few=True,
     ),
 )
-_FEW = _Aim(
-    per_cent=65,
-    part=1.0,
-    nats=14.5,
-    ring_nats=2.0 * math.log(2.0),
-    nothing_nats=2.0,
-    tie_nats=_TIE_NATS_OF_FEW,
-)
+_TIMES = 6.0  # what is needed for any release is spent on very few users, where there is so much
+_SERVING_NATS = 26.5  # by which windows without users fall behind, for a release to be expected
+_VERY_FEW_SHARE = 0.58  # on average, of windows that hold half or are up to an octave longer
 _BEYOND_TIES, _BEYOND_TIES_NATS = (78, 98), 15.0
 
 
@@ -249,6 +261,8 @@ class IntervalSearch:
         add_remove: whether neighbors differ by one user more or less, as under `add-remove`.
         radius: how far from zero the middle may lie.
         ring_nats, nothing_nats, tie_nats: as of `_Aim`.
+        tied: where users are few, how many of those who share a place count as if they did not; None where they are
+            not few, and windows need not hold anybody beside the fullest place.
     """
 
     per_cent: int
@@ -258,10 +272,26 @@ class IntervalSearch:
     ring_nats: float = 0.0
     nothing_nats: float = 9.5
     tie_nats: float = _TIE_NATS
+    tied: int | None = None
 
     @property
     def share(self) -> float:
-        return self.per_cent / _PER_CENT
+        """About what the window holds that is found."""
+        return _VERY_FEW_SHARE if self.is_for_very_few else self.per_cent / _PER_CENT
+
+    @property
+    def is_for_very_few(self) -> bool:
+        return self.per_cent == 50
+
+    @property
+    def shorter(self) -> int:
+        """No window of the length so many places before should hold the share."""
+        return PER_OCTAVE if self.is_for_very_few else SHORTER
+
+    @property
+    def parts(self) -> int:
+        """Windows that hold no more than one in so many parts of the users are not distinguished."""
+        return _LEAST_PART if self.tied is None else _LEAST_PART_OF_FEW
 
     @property
     def sensitivity(self) -> int:
@@ -276,11 +306,11 @@ class IntervalSearch:
     def plan(cls, users: float, *, add_remove: bool, largest: float, radius: float) -> IntervalSearch | None:
         """The largest share that is not too dear, for no more epsilon than the largest; None where users are too few.
 
-        `largest` is the most that may be spent, about a third of what there is.
+        `largest` is the most that may be spent, about a third of what there is; with very few users a little more.
         """
         if users < 1.0:
             return None
-        for aim in (*_AIMS, _FEW):
+        for aim in _AIMS:
             search = cls(
                 per_cent=aim.per_cent,
                 epsilon=Fraction(largest),
@@ -289,11 +319,12 @@ class IntervalSearch:
                 ring_nats=aim.ring_nats,
                 nothing_nats=aim.nothing_nats,
                 tie_nats=aim.tie_nats,
+                tied=max(int(users) // _TIED_PART, 1) if aim.few else None,
             )
             needed = search._needed(users, aim.nats)
             if needed <= largest * aim.part:
-                if aim is _FEW:
-                    return search
+                if search.is_for_very_few:
+                    return replace(search, epsilon=Fraction(min(_TIMES * needed, largest * aim.part)))
                 generous = max(needed, min(_GENEROUS * needed, _CHEAP * largest))
                 return replace(search, epsilon=Fraction(generous))
         return None
@@ -302,6 +333,14 @@ class IntervalSearch:
         """The epsilon at which lengths that hold half of the users, or as far above the share, fall so far behind."""
         gap = min(self.per_cent - 50 if self.per_cent > 70 else 35, _PER_CENT - self.per_cent)
         return 2.0 * self.sensitivity * nats / (gap * max(users, 1.0))
+
+    def serves(self, users: float) -> bool:
+        """Whether a window, and not "nothing", is to be expected of so many users."""
+        return float(self.rate) * self.per_cent * users >= _SERVING_NATS
+
+    @property
+    def rate(self) -> Fraction:
+        return self.epsilon / (2 * self.sensitivity)
 
     @classmethod
     def beyond_ties(
@@ -318,15 +357,19 @@ class IntervalSearch:
 
     def distribution(self, positions: UserPositions) -> ExponentialMechanism:
         """A tie, nothing, or a window, by number."""
-        windows, rate = self.windows, self.epsilon / (2 * self.sensitivity)
-        quantiles = positions.quantiles(_LEAST_PART)
-        least, aim = quantiles.total // _LEAST_PART, self.per_cent * quantiles.total
+        windows, rate, k = self.windows, self.rate, self.shorter
+        quantiles = positions.quantiles(self.parts)
+        total = quantiles.total
+        if self.tied is not None and total > self.parts * self.tied:  # so that every tie is at a mark
+            quantiles = positions.quantiles(-(-total // self.tied))
+        least, aim = total // self.parts, self.per_cent * total
         # Costs beyond this are not distinguished.
         largest = math.ceil((_ALL_NATS + self.tie_nats + 40.0) / float(rate))
-        atom, outer, inner = windows.bound(positions, quantiles.marks)
-        too_long = np.append(np.zeros(SHORTER, dtype=bool), _PER_CENT * inner[:-SHORTER] - aim >= largest)
+        atoms, outer, inner = windows.bound(positions, quantiles.marks)
+        full = FullPlaces.of(quantiles.marks, atoms, total if self.tied is None else self.tied)
+        too_long = np.append(np.zeros(k, dtype=bool), _PER_CENT * inner[:-k] - aim >= largest)
         # Counted are the lengths that might be selected, and those that such lengths are compared with.
-        compared = ~too_long | np.append(~too_long[SHORTER:], np.zeros(SHORTER, dtype=bool))
+        compared = ~too_long | np.append(~too_long[k:], np.zeros(k, dtype=bool))
         counted = np.flatnonzero((outer > least) & (_PER_CENT * outer > aim - largest) & compared)
         which, offsets = windows.holding(quantiles.marks, counted)
         users = windows.count(positions, which, offsets)
@@ -336,20 +379,38 @@ class IntervalSearch:
         np.maximum.at(inside, which, users)
         # By how much some window of the shorter length passes the share.
         passed = np.where(too_long, largest, 0)
-        passed[SHORTER:] = np.maximum(passed[SHORTER:], _PER_CENT * inside[:-SHORTER] - aim)
+        passed[k:] = np.maximum(passed[k:], _PER_CENT * inside[:-k] - aim)
+        lows = windows.starts(which, offsets)
+        beside = users - full.most(lows, lows + np.array(windows.lengths)[which])
+        missed = np.minimum(
+            np.maximum(aim - _PER_CENT * users, self._half_missed(total, full, beside)),
+            aim - _PER_CENT * least,
+        )
         costs, sizes = windows.in_runs(
             windows.number(which, offsets),
-            np.minimum(np.maximum(aim - _PER_CENT * users, passed[which]), largest),
+            np.minimum(np.maximum(missed, passed[which]), largest),
             np.minimum(np.maximum(aim - _PER_CENT * least, passed), largest),
             nats=self.ring_nats / float(rate),
         )
-        tie = min(max(aim - _PER_CENT * max(atom, least), 0), largest) - round(self.tie_nats / float(rate))
+        atom = max(int(atoms.max(initial=0)), least)
+        tied = atom if self.tied is None else min(atom, self.tied)
+        tie = min(max(aim - _PER_CENT * atom, self._half_missed(total, full, tied), 0), largest)
+        tie -= round(self.tie_nats / float(rate))
         # Where every window costs the largest, all of them together must not outweigh this.
-        nothing = min(aim // 3, max(largest - math.ceil((_ALL_NATS + 5.0) / float(rate)), 0))
+        nothing = aim - _PER_CENT * least if self.is_for_very_few else aim // 3
+        nothing = min(nothing, max(largest - math.ceil((_ALL_NATS + 5.0) / float(rate)), 0))
         nothing -= round(self.nothing_nats / float(rate))
         return ExponentialMechanism(
             costs=np.concatenate([[tie, nothing], costs]), sizes=np.concatenate([[1, 1], sizes]), rate=rate
         )
+
+    def _half_missed(self, total: int, full: FullPlaces, beside: Any) -> Any:
+        """What a window lacks that holds so many `beside` its fullest place, if it should hold half of all such.
+
+        Where users are not few this is never more than it lacks of the share.
+        """
+        weight = self.sensitivity if self.add_remove else self.sensitivity // 2
+        return weight * (total - full.largest - 2 * beside)
 
     def found(self, number: int) -> tuple[int, float] | None:
         """(length, middle) of what was selected, the length by number; None for a tie.

@@ -109,6 +109,36 @@ def distinct(numbers: IntArray) -> IntArray:
     return ascending[np.append(True, ascending[1:] != ascending[:-1])] if len(ascending) else ascending
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FullPlaces:
+    """Places that more users share than a public number, and by how many; private."""
+
+    places: Places
+    excess: IntArray
+
+    @classmethod
+    def of(cls, marks: Places, users: IntArray, most: int) -> FullPlaces:
+        """Of ascending marks with the users at each, among which are all such places."""
+        full = users > most
+        return cls(places=marks[full], excess=users[full] - most)
+
+    @property
+    def largest(self) -> int:
+        return int(self.excess.max(initial=0))
+
+    def most(self, lows: Places, highs: Places) -> IntArray:
+        """The largest excess in each of the closed intervals; 0 where there is none."""
+        number = len(self.places)
+        # The largest from one place up to before another.
+        runs = np.zeros((number + 1, number + 1), dtype=np.int64)
+        for first in range(number):
+            runs[first, first + 1 :] = np.maximum.accumulate(self.excess[first:])
+        begins = np.searchsorted(self.places, lows, side="left")
+        ends = np.searchsorted(self.places, highs, side="right")
+        most: IntArray = runs[begins, np.maximum(begins, ends)]
+        return most
+
+
 def target_ranks(total: int, resolution: int) -> IntArray:
     """The ranks that sketches aim at: 1/resolution of all, 2/resolution, ..., in whole numbers above 0."""
     whole, rest = divmod(total, resolution)

@@ -430,23 +430,27 @@ class BudgetSplit:
         """Whether so many users are enough to find what is searched for, if most have usable records."""
         try:
             self.expected(users)
+            return not self.seeks_scale or self.interval_search(self._expected_count(users)).serves(users)
         except InfeasibleError:
             return False
-        return True
 
     def expected(self, users: float) -> AdaptiveEstimates:
         """About what the steps will have found and spent, with so many users, before tails and influence are
         searched for."""
+        return self.expected_after_count(self._expected_count(users))
+
+    def _expected_count(self, users: float) -> AdaptiveEstimates:
+        """Rather few of so many users, as they may be measured."""
         found = AdaptiveEstimates(spent=self.spent_before, users=float(users), cap=self.start.cap)
-        if self.counts_users():
-            epsilon = self.count_epsilon(users)
-            found = replace(
-                found,
-                users=max(users - _LOST_SCALES / epsilon, 0.0),
-                users_stddev=math.sqrt(2.0) / epsilon,
-                spent=found.spent + self.privacy_budget.cost_of_noise(Fraction(epsilon)),
-            )
-        return self.expected_after_count(found)
+        if not self.counts_users():
+            return found
+        epsilon = self.count_epsilon(users)
+        return replace(
+            found,
+            users=max(users - _LOST_SCALES / epsilon, 0.0),
+            users_stddev=math.sqrt(2.0) / epsilon,
+            spent=found.spent + self.privacy_budget.cost_of_noise(Fraction(epsilon)),
+        )
 
     def expected_after_count(self, found: AdaptiveEstimates) -> AdaptiveEstimates:
         """`expected`, after the number of users was measured. InfeasibleError where it is too small for a later step.
@@ -511,10 +515,9 @@ class BudgetSplit:
 
     def expected_noise(self, users: float) -> float:
         """The standard deviation of the noise of a mean for bounds at 1 and -1, about; infinite for too few users."""
-        try:
-            found = self.expected(users)
-        except InfeasibleError:
+        if not self.has_enough_users(users):
             return math.inf
+        found = self.expected(users)
         left = float(self._own(found)) * (1.0 - self._part(self._tail_part(found)))
         if left <= 0.0:
             return math.inf
