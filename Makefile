@@ -94,7 +94,7 @@ groups: $(READY)  ## 10,000 private means beside DuckDB's grouped average, in on
 	$(BENCH) -m speed.groups
 
 realgroups: $(READY)  ## means by group on real tables beside other libraries, into docs/evidence/groups.md; ten minutes
-	OPENBLAS_NUM_THREADS=1 $(BENCH) -m groups --epsilon 0.3 1 3 --markdown docs/evidence/groups.md --images docs/img
+	OPENBLAS_NUM_THREADS=1 $(BENCH) -m groups --markdown docs/evidence/groups.md --images docs/img
 
 gallery: $(READY)  ## the figures of docs/evidence/gallery.md, into docs/img/
 	$(BENCH) -m accuracy.gallery docs/img

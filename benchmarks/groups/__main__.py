@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from groups.before import DELTAS, kept_results
 from groups.hindsight import measure_hindsight
@@ -60,9 +61,8 @@ def _revision() -> str:
 
 def _read(path: Path) -> Results:
     stored = json.loads(path.read_text())
-    return Results(
-        facts=[TableFacts(**row) for row in stored["facts"]],
-        measured=[Measured(**row) for row in stored["measured"]],
+    return _with_before(
+        [TableFacts(**row) for row in stored["facts"]], [Measured(**row) for row in stored["measured"]]
     )
 
 
@@ -85,13 +85,8 @@ def main() -> None:
     if options.from_json:
         results = _read(options.from_json)
     else:
-        results = _measure(options.tables, options.epsilon, 4 if options.quick else options.runs)
-    if options.json:
-        kept = {
-            "facts": [asdict(row) for row in results.facts],
-            "measured": [asdict(row) for row in results.measured],
-        }
-        options.json.write_text(json.dumps(kept, indent=1) + "\n")
+        runs = 4 if options.quick else options.runs
+        results = _measure(options.tables, options.epsilon, runs, options.json)
     if options.markdown:
         from groups.page_text import write_page
 
@@ -102,7 +97,8 @@ def main() -> None:
         draw_all(options.images, results)
 
 
-def _measure(names: list[str] | None, epsilons: list[float], runs: int) -> Results:
+def _measure(names: list[str] | None, epsilons: list[float], runs: int, into: Path | None) -> Results:
+    """Measure table after table; what there is so far is kept in the file `into`."""
     facts: list[TableFacts] = []
     measured: list[Measured] = []
     started = time.perf_counter()
@@ -112,9 +108,21 @@ def _measure(names: list[str] | None, epsilons: list[float], runs: int) -> Resul
             for row in measure_table(table, epsilon=epsilon, runs=runs):
                 _show(row)
                 measured.append(row)
-    shown = {fact.name for fact in facts}
+        if into is not None:
+            kept = {name: [asdict(row) for row in rows] for name, rows in _named(facts, measured).items()}
+            into.write_text(json.dumps(kept, indent=1) + "\n")
     print(f"{(time.perf_counter() - started) / 60.0:.1f} minutes")
-    return Results(facts=facts, measured=[*measured, *(row for row in kept_results() if row.table in shown)])
+    return _with_before(facts, measured)
+
+
+def _with_before(facts: list[TableFacts], measured: list[Measured]) -> Results:
+    shown = {fact.name for fact in facts}
+    before = [row for row in kept_results() if row.table in shown]
+    return Results(facts=facts, measured=[*measured, *before])
+
+
+def _named(facts: list[TableFacts], measured: list[Measured]) -> dict[str, list[Any]]:
+    return {"facts": facts, "measured": measured}
 
 
 if __name__ == "__main__":

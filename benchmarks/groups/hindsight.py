@@ -49,7 +49,8 @@ def measure_hindsight(table: GroupTable, *, per: str, epsilon: float, delta: flo
         norms = row_norms(table, pulls, norm)
         for bound in float(norms.max()) * 2.0 ** (-np.arange(_STEPS) / _PER_OCTAVE):
             noise = noise_stddev(bound, norm, epsilon, delta)
-            relative = (_errors(table, per, pulls, norms, bound, noise) / np.abs(truth))[usable]
+            errors = _errors(table, per, pulls, norms, bound, noise)
+            relative = errors[usable] / np.abs(truth[usable])
             best = min(best, (float(np.median(relative[large])), float(np.median(relative)), bound, norm))
     rmse, rmse_all, bound, norm = best
     return Measured(

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -163,6 +162,24 @@ class Ranked:
         groups = self.groups[kept]
         return np.bincount(groups, minlength=n_groups).astype(float), np.bincount(groups, values, n_groups)
 
+    def sums_by_limits(
+        self, group_limits: list[int], record_limits: list[int], n_groups: int
+    ) -> tuple[Floats, Floats]:
+        """Counts and sums per group for each pair of contribution bounds, without clamping."""
+        shape = len(group_limits) + 1, len(record_limits) + 1, n_groups
+        # The first limit that keeps a record; those that none keeps go into a place of their own.
+        first = (
+            np.searchsorted(group_limits, self.group_rank, side="right"),
+            np.searchsorted(record_limits, self.record_rank, side="right"),
+            self.groups,
+        )
+        places = np.ravel_multi_index(first, shape)
+        counts, sums = (
+            np.bincount(places, weights, math.prod(shape)).reshape(shape).cumsum(axis=0).cumsum(axis=1)
+            for weights in (None, self.values)
+        )
+        return counts.astype(float), sums
+
 
 def _rank_within(owners: Indices, generator: Generator) -> Indices:
     """Each entry's place, from 0, among those with the same owner, in a random order."""
@@ -175,7 +192,12 @@ def _rank_within(owners: Indices, generator: Generator) -> Indices:
     return ranks
 
 
-_LIBRARIES: dict[str, Any] = {PIPELINEDP: pipelinedp_noise, OPENDP: opendp_noise}
+_LIBRARIES = {PIPELINEDP: pipelinedp_noise, OPENDP: opendp_noise}
+
+
+def noise_of(library: str, bounds: Bounds, epsilon: float, delta: float) -> Noise:
+    """The noise that a library adds to the count and the sum of each group."""
+    return _LIBRARIES[library](bounds, epsilon, delta)
 
 
 def center_of(library: str, bounds: Bounds) -> float:
@@ -187,7 +209,7 @@ def release_often(
     library: str, samples: list[Ranked], bounds: Bounds, n_groups: int, generator: Generator, **budget: float
 ) -> Released:
     """Ten releases of each of the samples of records."""
-    noise: Noise = _LIBRARIES[library](bounds, **budget)
+    noise = noise_of(library, bounds, **budget)
     center, shape = center_of(library, bounds), (10, n_groups)
     found = []
     for sample in samples:
@@ -201,23 +223,27 @@ def release_often(
 def right_bounds(table: GroupTable, per: str, library: str, sample: Ranked, **budget: float) -> Bounds:
     """The smallest and the largest value; contribution bounds and kind of noise with the least error in hindsight."""
     low, high = float(sample.values.min()), float(sample.values.max())
-    truth, large = table.plain_means(per), large_groups(table) & (table.plain_means(per) != 0.0)
+    truth = table.plain_means(per)
+    large = large_groups(table) & (truth != 0.0)
+    group_limits = _up_to(int(table.groups_per_user.max()))
+    record_limits = _up_to(int(table.counts.max())) if per == "record" else [1]
+    counts, sums = sample.sums_by_limits(group_limits, record_limits, table.n_groups)
 
     def error(bounds: Bounds) -> float:
         """To first order in the noise."""
-        noise: Noise = _LIBRARIES[library](bounds, **budget)
+        noise = noise_of(library, bounds, **budget)
         center = center_of(library, bounds)
-        counts, sums = sample.sums(bounds, table.n_groups, around=center)
-        counts = np.maximum(counts, 1.0)
-        means = sums / counts
-        spread = np.hypot(noise.sum, means * noise.count) / counts
-        return float(np.median(np.hypot(center + means - truth, spread)[large] / np.abs(truth[large])))
+        place = group_limits.index(bounds.max_groups), record_limits.index(bounds.max_records)
+        kept = np.maximum(counts[place], 1.0)[large]
+        means = (sums[place][large] - center * counts[place][large]) / kept
+        spread = np.hypot(noise.sum, means * noise.count) / kept
+        return float(np.median(np.hypot(center + means - truth[large], spread) / np.abs(truth[large])))
 
     tried = [
         Bounds(low=low, high=high, max_groups=max_groups, max_records=max_records, gaussian=gaussian)
         for gaussian in ([True, False] if budget["delta"] > 0.0 else [False])
-        for max_groups in _up_to(int(table.groups_per_user.max()))
-        for max_records in (_up_to(int(table.counts.max())) if per == "record" else [1])
+        for max_groups in group_limits
+        for max_records in record_limits
     ]
     return min(tried, key=error)
 

@@ -24,7 +24,7 @@ How close `hm.mean(..., by=...)` comes to the plain means of groups when you pro
 keys, on {n_tables} real tables with {fewest} to {most:,} groups. This command writes the page with its plot:
 
 ```
-make realgroups     # about {minutes} minutes; add --quick to python -m groups for a rough run
+make realgroups     # about {minutes} minutes; python -m groups takes --quick, for a rough run, and --epsilon 0.3 1 3
 ```
 
 ## Summary
@@ -80,8 +80,8 @@ hubermean is in bold where it has less error than every other contestant but hin
   bounds tenfold around their middle and allows ten times the contributions. Means are clamped to the bounds, in favor
   of both. OpenDP sums values as they are, so bounds far from zero cost it more than PipelineDP.
 - What PipelineDP and OpenDP do is computed in NumPy after their documentation and source. `python -m
-  groups.check_pipelinedp` compares noise and means with PipelineDP itself, and they agree. OpenDP's conversion of delta
-  is tested against OpenDP; its query by group is not.
+  groups.check_libraries` compares the noise with what both libraries set, and means with PipelineDP's, in their own
+  environments; they agree. It does not compare the random choice of groups and records, nor OpenDP's means.
 
 ### What each part of wide bounds costs
 

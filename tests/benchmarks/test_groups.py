@@ -162,6 +162,25 @@ def test_contribution_bounds_keep_so_many_groups_and_records() -> None:
         assert counts.sum() - 1 in (6, 5)
 
 
+def test_sums_for_all_contribution_bounds_at_once_are_those_of_each() -> None:
+    generator = np.random.default_rng(5)
+    made = table(
+        generator.integers(0, 30, 900).tolist(),
+        generator.integers(0, 6, 900).tolist(),
+        generator.normal(size=900).tolist(),
+    )
+    ranked = Ranked.of(made, "record", generator)
+    counts, sums = ranked.sums_by_limits([1, 3], [1, 2, 4], 6)
+    for place, max_groups in enumerate([1, 3]):
+        for other, max_records in enumerate([1, 2, 4]):
+            bounds = Bounds(
+                low=-9.0, high=9.0, max_groups=max_groups, max_records=max_records, gaussian=False
+            )
+            count, total = ranked.sums(bounds, 6, around=0.0)
+            assert counts[place, other] == pytest.approx(count)
+            assert sums[place, other] == pytest.approx(total)
+
+
 def test_every_group_of_a_user_is_as_likely_to_count() -> None:
     made = table([0] * 4, [0, 1, 2, 3], [1.0] * 4)
     generator = np.random.default_rng(3)

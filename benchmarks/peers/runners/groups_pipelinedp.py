@@ -1,4 +1,4 @@
-"""PipelineDP's noise and means by group, for the check of benchmarks/groups/check_pipelinedp.py.
+"""PipelineDP's noise and means by group, for the check of benchmarks/groups/check_libraries.py.
 
 Reads a case as JSON from standard input and writes JSON: the standard deviations of the noise on a count and on a
 normalized sum, as PipelineDP's own combiner sets them, and the means of its engine at an epsilon with hardly any noise.
