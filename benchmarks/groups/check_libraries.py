@@ -3,8 +3,8 @@
     python benchmarks/peers/runners/make_environments.py pipelinedp opendp
     PYTHONPATH=benchmarks python -m groups.check_libraries
 
-Fails unless the standard deviations of the noise agree within one in a thousand, and PipelineDP's means without noise to six
-digits. OpenDP's query by group is not run, see its runner.
+Fails unless the standard deviations of the noise agree within one in a thousand, and PipelineDP's means without noise
+to six digits. OpenDP's query by group is not run, see its runner.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check(library: str, bounds: Bounds) -> None:
 def main() -> None:
     for library in _RUNNERS:
         for gaussian in (False, True):
-            for low, high, max_groups, max_records in ((0.0, 12.0, 3, 2), (-30.0, 9.0, 20, 30)):
+            for low, high, max_groups, max_records in ((0.0, 12.0, 3, 2), (-30.0, 9.0, 3, 30)):
                 bounds = Bounds(
                     low=low, high=high, max_groups=max_groups, max_records=max_records, gaussian=gaussian
                 )

@@ -1,8 +1,8 @@
 """OpenDP's noise and means by group, for the check of benchmarks/groups/check_libraries.py.
 
-Reads a case as JSON from standard input and writes JSON: the standard deviations of the noise on the length and the sum
-of a group, as OpenDP states them for its own query. The query is not run: OpenDP 0.16 with Polars 1.36 fails on it where
-groups are truncated ("multiple fields with name").
+Reads a case as JSON from standard input and writes JSON: the standard deviations of the noise on the length and the
+sum of a group, as OpenDP states them for its own query. The query is not run: OpenDP 0.16 with Polars 1.36 fails on it
+where groups are truncated ("multiple fields with name").
 """
 
 from __future__ import annotations
