@@ -17,6 +17,7 @@ from groups.results import OURS, Results
 LEAST_COVERAGE = 0.93
 LARGEST_SHARE_OF_BEFORE = 0.5
 USUAL_RATIO = 2.0
+LARGEST_REFUSED = 0.01
 Case = Callable[[Measured], "float | None"]
 
 
@@ -111,10 +112,15 @@ def _hindsight(results: Results, rows: Sequence[Measured]) -> Verdict:
 
 def _released(rows: Sequence[Measured]) -> Verdict:
     return Verdict(
-        aim="no group is refused",
-        found=f"largest share {max(row.refused for row in rows):.1%}",
-        misses=[f"{case_name(row)}: {row.refused:.1%}" for row in rows if row.refused > 0.0],
-        met=all(row.refused == 0.0 for row in rows),
+        aim=f"at most {LARGEST_REFUSED:.0%} of groups of at least 200 users are refused",
+        found=f"{sum(row.refused_large <= LARGEST_REFUSED for row in rows)} of {len(rows)} cases; "
+        f"largest share {max(row.refused_large for row in rows):.1%}",
+        misses=[
+            f"{case_name(row)}: {row.refused_large:.1%}"
+            for row in rows
+            if not row.refused_large <= LARGEST_REFUSED
+        ],
+        met=all(row.refused_large <= LARGEST_REFUSED for row in rows),
     )
 
 

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -62,9 +62,10 @@ def kept_results(path: Path = KEPT) -> list[Measured]:
     return [Measured(**row) for row in json.loads(path.read_text())["measured"]] if path.exists() else []
 
 
-def _measure_all(runs: int) -> None:
-    rows: list[Measured] = []
-    for table in load(TUNE + JUDGE):
+def _measure_all(runs: int, tables: Sequence[str] | None) -> None:
+    """Measure these tables, or all; what is kept of others stays."""
+    for table in load(source for source in TUNE + JUDGE if tables is None or source.name in tables):
+        rows = [row for row in kept_results() if row.table != table.name]
         for per in ("user", "record"):
             for delta in DELTAS:
                 rows += measure_before(table, per=per, delta=delta, runs=runs)
@@ -73,7 +74,7 @@ def _measure_all(runs: int) -> None:
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
 
 
-def _measure_in_worktree(runs: int) -> None:
+def _measure_in_worktree(runs: int, tables: Sequence[str] | None) -> None:
     root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder) / "before"
@@ -81,6 +82,7 @@ def _measure_in_worktree(runs: int) -> None:
         try:
             path = os.pathsep.join([str(checkout / "src"), str(root / "benchmarks")])
             command = [sys.executable, "-m", "groups.before", "--measure", "--runs", str(runs)]
+            command += [] if tables is None else ["--tables", *tables]
             subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", checkout], cwd=root, check=True)
@@ -91,11 +93,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=20, help="releases per case")
+    parser.add_argument("--tables", nargs="*", help="only tables with these names")
     parser.add_argument(
         "--measure", action="store_true", help="measure the hubermean that Python finds, without a worktree"
     )
     options = parser.parse_args()
-    (_measure_all if options.measure else _measure_in_worktree)(options.runs)
+    (_measure_all if options.measure else _measure_in_worktree)(options.runs, options.tables)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ ENOUGH_USERS = 200
 """Aims are for groups with so many users or more."""
 SIZES = (1, 20, 50, 200, 1_000)
 """Where classes of groups begin, in users."""
+REFUSED_ERROR = 1.0
 LEVEL, NORMAL_QUANTILE = 0.95, 1.959964
 
 
@@ -39,6 +40,8 @@ class Released:
 class Measured:
     """One contestant on one table. Errors are relative to each plain group mean; a group of mean 0 has none.
 
+    A refused group counts as an error of 100%, so that refusing what is hard does not make errors smaller.
+
     Attributes:
         setting: what was given to the contestant beside the budget.
         runs: releases of the whole table; 0 if the error was computed.
@@ -48,8 +51,10 @@ class Measured:
         coverage: of groups with at least 200 users and all runs, the share of intervals that hold the plain mean.
         worst_coverage: the smallest share of a group.
         width: median width of intervals over that of the plain group mean's own 95% interval.
-        refused: share of groups without a value.
+        rmse_released: as `rmse`, of the releases that were not refused.
+        refused, refused_large: share of groups without a value, of all and of those with at least 200 users.
         by_size: the median RMSE of groups of each class of `SIZES`; NaN where there are none.
+        refused_by_size: share of groups without a value in each class.
     """
 
     table: str
@@ -66,8 +71,11 @@ class Measured:
     coverage: float = np.nan
     worst_coverage: float = np.nan
     width: float = np.nan
+    rmse_released: float = np.nan
     refused: float = 0.0
+    refused_large: float = 0.0
     by_size: Sequence[float] = ()
+    refused_by_size: Sequence[float] = ()
 
 
 def large_groups(table: GroupTable) -> np.ndarray:
@@ -100,7 +108,11 @@ def summarize(
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # groups that were always refused
         errors = np.where(truth == 0.0, np.nan, (released.values - truth) / np.abs(truth))
-        rmse = np.sqrt(np.nanmean(errors**2, axis=0))
+        refused = np.isnan(released.values)
+        rmse_released = np.sqrt(np.nanmean(errors**2, axis=0))
+        errors = np.where(refused & (truth != 0.0), REFUSED_ERROR, errors)
+        rmse = np.sqrt(np.mean(errors**2, axis=0))
+        classes = by_size(table)
         known = np.isfinite(released.low)
         held = np.where(known, (released.low <= truth) & (truth <= released.high), np.nan)[:, large]
         widths = (released.high - released.low) / (2.0 * NORMAL_QUANTILE * table.sampling_errors(per))
@@ -119,8 +131,9 @@ def summarize(
             coverage=float(np.nanmean(held)),
             worst_coverage=float(np.nanmin(np.nanmean(held, axis=0))),
             width=float(np.nanmedian(widths[:, large])),
-            refused=float(np.isnan(released.values).mean()),
-            by_size=tuple(
-                float(np.nanmedian(rmse[kept])) if kept.any() else np.nan for kept in by_size(table)
-            ),
+            rmse_released=float(np.nanmedian(rmse_released[large])),
+            refused=float(refused.mean()),
+            refused_large=float(refused[:, large].mean()),
+            by_size=tuple(float(np.nanmedian(rmse[kept])) for kept in classes),
+            refused_by_size=tuple(float(refused[:, kept].mean()) for kept in classes),
         )

@@ -47,7 +47,8 @@ have been used to tune constants.*
 ## How large groups must be
 
 RMSE of a group mean by the number of users in the group, epsilon = 1, delta = 1e-6: the median over groups of a table,
-then over tables.
+then over tables. A refused group counts as an error of 100%, here and on the whole page; `refused` is the share of
+groups without a value.
 
 {by_size}
 
@@ -94,7 +95,8 @@ The same, delta = 1e-6: only the value bounds ten times too wide, only the contr
 `coverage`: the share of 95% intervals that hold the plain group mean, over groups of at least {enough} users and all
 runs; in bold below 93%. `worst group`: the smallest share of one group. `width`: the median width over that of the
 plain group mean's own 95% interval (2 x 1.96 standard errors), so 1 means that privacy costs as much as sampling.
-`typical` is the median absolute error over groups and runs. `all groups` takes small groups in.
+`typical` is the median absolute error over groups and runs. `refused` is the share of groups without a value. `all
+groups` takes small groups in.
 
 {intervals}
 {other_epsilons}
@@ -119,7 +121,7 @@ _OTHERS = (
     *(f"{library}, {given}" for library in (PIPELINEDP, OPENDP) for given in (RIGHT, WIDE)),
 )
 _HEADINGS = {BEFORE: "before", BEFORE_BEST: "before, best", HINDSIGHT: "hindsight"}
-_WORDS = ("table", "one record", "source", "per", "delta", "groups of users")
+_WORDS = ("table", "one record", "source", "per", "")
 
 
 def write_page(path: Path, results: Results, *, revision: str, minutes: str = "ten") -> None:
@@ -235,29 +237,32 @@ def _by_size(results: Results) -> str:
     classes = [f"{first:,} to {end}" for first, end in zip(SIZES, ends, strict=False)]
     classes.append(f"{SIZES[-1]:,} and more")
     delta = results.deltas[0]
+
+    def middle(contestant: str, per: str, measure: str) -> list[str]:
+        rows = results.of(contestant, per=per, epsilon=1.0, delta=delta)
+        sizes = np.array([getattr(row, measure) for row in rows if len(getattr(row, measure))], dtype=float)
+        return [
+            percent(float(np.nanmedian(column))) if np.isfinite(column).any() else "-" for column in sizes.T
+        ]
+
     rows = []
     for per in ("user", "record"):
-        for name, contestant in (("hubermean", OURS), ("before", BEFORE)):
-            known = [
-                row.by_size
-                for row in results.of(contestant, per=per, epsilon=1.0, delta=delta)
-                if row.by_size
-            ]
-            if known:
-                sizes = np.array(known, dtype=float)
-                cells = [
-                    percent(float(np.nanmedian(column))) if np.isfinite(column).any() else "-"
-                    for column in sizes.T
-                ]
+        for name, contestant, measure in (
+            ("hubermean", OURS, "by_size"),
+            ("hubermean, refused", OURS, "refused_by_size"),
+            ("before", BEFORE, "by_size"),
+        ):
+            cells = middle(contestant, per, measure)
+            if cells:
                 rows.append((per, name, *cells))
-    tables = [
+    counts = [
         sum(
-            bool(np.isfinite(row.by_size[place]))
+            not math.isnan(row.by_size[place])
             for row in results.of(OURS, per="user", epsilon=1.0, delta=delta)
         )
         for place in range(len(SIZES))
     ]
-    rows.append(("", "tables with such groups", *(str(count) for count in tables)))
+    rows.append(("", "tables with such groups", *map(str, counts)))
     return _markdown(("per", "", *classes), rows)
 
 
@@ -354,6 +359,8 @@ def _intervals(results: Results, delta: float) -> str:
                 percent(row.typical),
                 percent(row.rmse_all),
                 percent(row.typical_all),
+                percent(row.rmse_released),
+                f"{row.refused_large:.1%}",
                 f"{row.refused:.1%}",
             )
         )
@@ -369,7 +376,9 @@ def _intervals(results: Results, delta: float) -> str:
             "typical",
             "RMSE, all groups",
             "typical, all groups",
+            "RMSE where released",
             "refused",
+            "refused, all groups",
         ),
         rows,
     )

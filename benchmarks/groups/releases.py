@@ -16,7 +16,11 @@ from groups.tables import GroupTable
 from hubermean.noise.seeded import InsecureSeededNoise
 from hubermean.noise.system import SystemNoise
 
-_SAMPLERS = ("discrete_laplace", "discrete_gaussian", "below", "choose", "permute_and_flip")
+_SAMPLERS = tuple(
+    name
+    for name, method in vars(InsecureSeededNoise).items()
+    if callable(method) and not name.startswith("_")
+)
 
 
 @contextmanager

@@ -100,12 +100,14 @@ def test_errors_are_relative_and_of_large_groups_alone() -> None:
     assert found.by_size[3] == pytest.approx(0.1)
 
 
-def test_refused_groups_are_counted_and_have_no_error() -> None:
+def test_refused_groups_count_as_wholly_wrong() -> None:
     made = table(list(range(300)), [0] * 300, [2.0] * 300)
     values = np.array([[math.nan], [3.0]])
     found = summarize(made, Released.without_intervals(values), contestant="made", setting="", **CASE)
-    assert found.refused == 0.5
-    assert found.rmse == pytest.approx(0.5)
+    assert found.refused == found.refused_large == 0.5
+    assert found.rmse == pytest.approx(math.sqrt((1.0 + 0.5**2) / 2))
+    assert found.rmse_released == pytest.approx(0.5)
+    assert found.refused_by_size[3] == 0.5
     assert math.isnan(found.coverage)
 
 
@@ -290,6 +292,8 @@ def made_results(**changed: float) -> Results:
         worst_coverage=0.9,
         width=2.0,
         by_size=[math.nan, math.nan, 0.3, 0.2, 0.1],
+        rmse_released=0.1,
+        refused_by_size=[math.nan, math.nan, 0.3, 0.0, 0.0],
     )
     others = [
         BEFORE,
@@ -310,7 +314,7 @@ def test_aims_are_met_where_errors_are_small() -> None:
 
 
 def test_every_aim_can_be_missed() -> None:
-    missed = verdicts(made_results(rmse=0.7, coverage=0.9, refused=0.1))
+    missed = verdicts(made_results(rmse=0.7, coverage=0.9, refused_large=0.1))
     assert not any(verdict.met for verdict in missed)
     assert all(len(verdict.misses) == 4 for verdict in missed)
 
