@@ -35,6 +35,7 @@ def verdicts(results: Results) -> list[Verdict]:
     rows = results.of(OURS, epsilon=1.0, judged=True)
     return [
         _half_of_before(results, rows),
+        _below(results, rows, BEFORE, "no more error than before, with defaults only"),
         _below(
             results, rows, BEFORE_BEST, "no more error than before with the best `max_groups` in hindsight"
         ),
@@ -132,4 +133,6 @@ def _count(ratios: dict[str, float], limit: float) -> str:
 
 
 def _above(ratios: dict[str, float], limit: float) -> list[str]:
-    return [f"{name}: {value:.2f}" for name, value in ratios.items() if not value <= limit]
+    """The worst first."""
+    beyond = {name: value for name, value in ratios.items() if not value <= limit}
+    return [f"{name}: {beyond[name]:.2f}" for name in sorted(beyond, key=lambda name: -beyond[name])]

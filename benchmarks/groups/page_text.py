@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from common.page import table_heading, table_line
-from groups.aims import LEAST_COVERAGE, Verdict, ratio, verdicts
+from groups.aims import LARGEST_REFUSED, LEAST_COVERAGE, Verdict, ratio, verdicts
 from groups.before import BEFORE, BEFORE_BEST, COMMIT
 from groups.hindsight import HINDSIGHT
 from groups.measures import ENOUGH_USERS, SIZES, Measured, delta_text
@@ -206,9 +206,10 @@ def _decide(results: Results) -> str:
 def _word_on_intervals(results: Results) -> str:
     rows = results.of(OURS, epsilon=1.0, judged=True)
     honest = sum(row.coverage >= LEAST_COVERAGE for row in rows)
+    refusing = sum(row.refused_large > LARGEST_REFUSED for row in rows)
     return (
         f"Its 95% intervals held the plain mean in at least {LEAST_COVERAGE:.0%} of releases in {honest} of "
-        f"{len(rows)} cases."
+        f"{len(rows)} cases. In {refusing} cases, more than {LARGEST_REFUSED:.0%} of these groups were refused."
     )
 
 

@@ -340,7 +340,7 @@ def test_the_page_says_what_was_missed(tmp_path: Path) -> None:
     page = tmp_path / "groups.md"
     write_page(page, made_results(coverage=0.9), revision="abc")
     text = page.read_text()
-    assert "8 of 9 aims are met" in text
+    assert "9 of 10 aims are met" in text
     assert f"{JUDGE[0].name}, per user, delta = 1e-6: 90.0%" in text
     assert "**90.0%**" in text
     assert "nan" not in text
