@@ -56,8 +56,8 @@ groups without a value.
 
 Each table comes from a package on PyPI and names the person, household or aircraft behind every record. `several`:
 a user is in {several:g} groups or more on average. `differ`: of the groups of at least {enough} users, the mean at the
-90th percentile is at least {different:g} times that at the 10th. `own error` is the standard error of a plain group
-mean as an estimate for a larger population, per user: the median over groups of at least {enough} users.
+90th percentile is at least {different:g} times that at the 10th. `own error`: the standard error of a plain group mean
+as an estimate for a larger population, per user; the median over groups of at least {enough} users.
 
 {facts}
 
@@ -93,10 +93,10 @@ The same, delta = 1e-6: only the value bounds ten times too wide, only the contr
 ## Intervals
 
 `coverage`: the share of 95% intervals that hold the plain group mean, over groups of at least {enough} users and all
-runs; in bold below 93%. `worst group`: the smallest share of one group. `width`: the median width over that of the
-plain group mean's own 95% interval (2 x 1.96 standard errors), so 1 means that privacy costs as much as sampling.
-`typical` is the median absolute error over groups and runs. `refused` is the share of groups without a value. `all
-groups` takes small groups in.
+runs in which they were released; in bold below 93%. `worst group`: the smallest share of one group. `width`: the median
+width over that of the plain group mean's own 95% interval (2 x 1.96 standard errors), so 1 means that privacy costs as
+much as sampling. `typical` is the median absolute error over groups and runs. `refused` is the share of groups without
+a value. `all groups` takes small groups in.
 
 {intervals}
 {other_epsilons}
@@ -109,7 +109,7 @@ groups` takes small groups in.
 - The relation is add-remove. Constants may have been tuned on {tuned}. Judged tables of the same
   packages hold other groups or other values, but partly the same people; new to the package and to tuning are only
   {fresh}.
-- Private keys, other relations and several columns are not measured here.
+- Private keys, other relations, several columns and epsilon other than {epsilons} are not on this page.
 - The code is in `benchmarks/groups`: `tables.py` loads, `hindsight.py` finds the best bounds,
   `other_libraries.py` holds PipelineDP and OpenDP, `aims.py` the aims.
 """
@@ -158,6 +158,7 @@ def write_page(path: Path, results: Results, *, revision: str, minutes: str = "t
         ),
         other_epsilons=_other_epsilons(results),
         runs=rows[0].runs,
+        epsilons=", ".join(f"{epsilon:g}" for epsilon in results.epsilons),
         tuned=", ".join(fact.name for fact in results.facts if not fact.judged),
         fresh=" and ".join(_fresh(results)) or "none",
     )
@@ -198,9 +199,26 @@ def _decide(results: Results) -> str:
         f"{percent(middle(lambda row: results.fact(row.table).sampling[row.per], 'user'))} and "
         f"{percent(middle(lambda row: results.fact(row.table).sampling[row.per], 'record'))}.",
         _word_on_intervals(results),
-        "Below 50 users per group, look at the next section before you release.",
+        _word_on_small_groups(results),
     ]
     return textwrap.fill(" ".join(sentences), 118, break_on_hyphens=False)
+
+
+def _word_on_small_groups(results: Results) -> str:
+    """From how many users on the median group is off by less than half of its mean."""
+    rows = results.of(OURS, epsilon=1.0, delta=results.deltas[0])
+    sizes = np.array([row.by_size for row in rows], dtype=float)
+    usable = [
+        size
+        for size, column in zip(SIZES, sizes.T, strict=True)
+        if np.isfinite(column).any() and np.nanmedian(column) < 0.5
+    ]
+    if not usable:
+        return "At this budget, half of the groups of any size are refused or off by more than half of their mean."
+    return (
+        f"Merge groups of fewer than {min(usable):,} users or raise epsilon: most of them are refused or off by more "
+        "than half of their mean."
+    )
 
 
 def _word_on_intervals(results: Results) -> str:

@@ -343,6 +343,7 @@ def test_the_page_says_what_was_missed(tmp_path: Path) -> None:
     assert "9 of 10 aims are met" in text
     assert f"{JUDGE[0].name}, per user, delta = 1e-6: 90.0%" in text
     assert "**90.0%**" in text
+    assert "fewer than 50 users" in text
     assert "nan" not in text
 
 
