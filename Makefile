@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests start Python some hundred times; without bytecode on disk, each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo postgres java chromium flower test test-all check bench bench-all environments accuracy realdata figure peers federated hostile scaling timing groups wide experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean
+.PHONY: help demo postgres java chromium flower test test-all check bench bench-all environments accuracy realdata figure peers federated hostile scaling timing groups wide experiments gallery screenshots tutorial fuzz fuzz-all docs wheel clean realgroups
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 13
@@ -95,6 +95,9 @@ groups: $(READY)  ## 10,000 private means beside DuckDB's grouped average, in on
 
 wide: $(READY)  ## exact sums of 16 and 100 columns, and of one, beside DuckDB's averages, in one process
 	$(BENCH) -m speed.wide
+
+realgroups: $(READY)  ## means by group on real tables beside other libraries, into docs/evidence/groups.md; ten minutes
+	OPENBLAS_NUM_THREADS=1 $(BENCH) -m groups --markdown docs/evidence/groups.md --images docs/img
 
 gallery: $(READY)  ## the figures of docs/evidence/gallery.md, into docs/img/
 	$(BENCH) -m accuracy.gallery docs/img

@@ -161,4 +161,5 @@ def _publish_table(
         intervals=outcome.intervals,
         measured=outcome.denominators,
         refusals=outcome.refusals,
+        warnings=outcome.warnings,
     )

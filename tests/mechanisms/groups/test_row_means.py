@@ -121,10 +121,24 @@ def test_only_selected_groups_are_in_a_row() -> None:
     assert select_rows(table, table.keys).groups is table.membership.groups
 
 
-def test_a_group_too_small_to_see_has_no_value() -> None:
-    released = release(visits(), keys=[*KEYS, "nobody"], per="user")
+def test_a_group_too_small_to_see_has_a_value_near_the_others() -> None:
+    """With a warning, and an interval as wide as groups differ; its measured size may be none."""
+    frame = visits(differ=1.3)
+    released = release(frame, keys=[*KEYS, "nobody"], per="user")
+    plain = plain_means(frame, per="user")
+    (warning,) = released.warnings
+    assert warning.startswith("1 of 7 groups are too small to see")
+    low, high = released.interval_at(0.95) or (np.zeros(1), np.zeros(1))
+    assert plain.min() < released.values[-1, 0] < plain.max()
+    assert (high - low)[-1, 0] > 2.0 * (high - low)[:-1, 0].max()
+    assert released.denominators[-1].low == 0.0
+
+
+def test_groups_without_others_to_go_by_have_no_value() -> None:
+    """Two groups that are seen do not show what a third may be like."""
+    released = release(visits(), keys=[0, 1, "nobody"], per="user")
     assert isinstance(released[-1], hm.Release) is False
-    assert "too few users" in released.refusals[len(KEYS)]
+    assert "too few users" in released.refusals[2]
     assert np.isnan(released.values[-1]).all()
     assert not np.isnan(released.values[:-1]).any()
 

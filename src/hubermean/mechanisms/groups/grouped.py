@@ -32,6 +32,7 @@ class GroupOutcome:
         keys: the groups, in the caller's order or sorted.
         values: shape (groups, columns); NaN where the mechanism's own test failed.
         refusals: why not, by the index of the group.
+        warnings: sentences for the reader of the table, made of released quantities only.
         denominators: the measured weight of each group; None if it was not measured.
     """
 
@@ -43,6 +44,7 @@ class GroupOutcome:
     refusals: Mapping[int, str] = field(default_factory=dict)
     mechanism: str | None = None
     budget_breakdown: tuple[BudgetEntry, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class GroupMechanism(ABC):

@@ -18,7 +18,9 @@ from hubermean.types.release import DEFAULT_LEVEL, Denominator
 _LARGEST_RATIO, _LEAST_RATIO, _LEAST_SPREAD = 5.0, 0.3, 0.04
 _FLOOR = 0.1
 SEEN = 2.0
-"""Standard deviations of the noise in a group's weight that it must exceed for the group to have a mean."""
+"""Standard deviations of the noise in a group's weight that it must exceed for the group to stand for itself."""
+_LEAST_SEEN = 3  # groups that show what the others are like
+_BETWEEN = 1.5  # times the deviation of groups from each other, for the interval of one that is not seen
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,6 +68,11 @@ class GroupWeights:
     def seen(self) -> FloatArray:
         """Return whether each group has more weight than noise alone would show, as 0 or 1."""
         return (self.values > SEEN * self.noise).astype(np.float64)
+
+    def shown(self) -> FloatArray:
+        """Return which groups have a value: those that are seen, and all if enough are, as 0 or 1."""
+        seen = self.seen()
+        return np.ones_like(seen) if seen[: self.groups].sum() >= _LEAST_SEEN else seen
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -181,7 +188,7 @@ class ColumnEstimates:
         wider = (weights.positive / divisor) ** 2
         shift = np.abs(combined.means - combined.center)
         spread, shares = _spread(squares, squares_stddev, weights)
-        return cls(
+        made = cls(
             means=combined.means,
             # The weight matters as far as the mean lies from where sums were centered.
             noise_variance=combined.variance * wider + (shift * weights.stddev / divisor) ** 2,
@@ -190,6 +197,26 @@ class ColumnEstimates:
                 combined.missed * np.maximum(shares, weights.shares) + shift * weights.missed * weights.shares
             )
             / divisor,
+        )
+        return made._pool(combined, weights)
+
+    def _pool(self, combined: Combined, weights: GroupWeights) -> ColumnEstimates:
+        """Draw the means of groups that are not seen toward the others, as far as noise explains their distance.
+
+        Such a group may be further from the others than they are from each other; the interval allows for more.
+        """
+        seen = weights.seen() > 0.0
+        if seen.all() or not weights.shown().all():
+            return self
+        means, between = combined.pooled()
+        variance = combined.variance
+        apart = _BETWEEN**2 * between**2 * variance / (between**2 + variance) + 1.0 / (1.0 / variance).sum()
+        usual = float(np.average(self.clipping[seen], weights=weights.values[seen]))
+        return ColumnEstimates(
+            means=np.where(seen, self.means, means),
+            noise_variance=np.where(seen, self.noise_variance, apart),
+            sampling_variance=self.sampling_variance,
+            clipping=np.where(seen, self.clipping, usual),
         )
 
 
@@ -228,7 +255,7 @@ class RowEstimates:
         return NOISE_SAMPLING_AND_CLIPPING
 
     def values(self) -> FloatArray:
-        """Shape (groups, columns); NaN for groups that are too small to see."""
+        """Shape (groups, columns); NaN for groups without a value."""
         return self._confined([column.means for column in self.columns])
 
     def ends(self, level: float) -> tuple[FloatArray, FloatArray]:
@@ -254,7 +281,7 @@ class RowEstimates:
             for column, (low, high) in zip(columns, self.bounds, strict=True)
         ]
         values = np.stack(confined, axis=1)
-        values[self.weights.seen() == 0.0] = np.nan
+        values[self.weights.shown() == 0.0] = np.nan
         return values
 
     def denominators(self, level: float = DEFAULT_LEVEL) -> list[Denominator]:

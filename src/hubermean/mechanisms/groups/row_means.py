@@ -255,16 +255,18 @@ class RowMeans(RowMechanism):
         estimates = made.estimates
         if self.rollup:
             estimates, keys = add_totals(estimates, keys, made.groups_per_user)
-        unseen = np.flatnonzero(estimates.weights.seen() == 0.0).tolist()
+        weights = estimates.weights
+        hidden = np.flatnonzero(weights.shown() == 0.0).tolist()
         return GroupOutcome(
             keys=keys,
             values=estimates.values(),
             parameters={**made.parameters(), **found.parameters()},
             intervals=estimates,
             denominators=estimates,
-            refusals=dict.fromkeys(unseen, _TOO_SMALL),
+            refusals=dict.fromkeys(hidden, _TOO_SMALL),
             mechanism="adaptive",
             budget_breakdown=breakdown,
+            warnings=() if hidden else warn_of_small_groups(weights),
         )
 
 
@@ -345,6 +347,18 @@ def nothing_selected(
         values=np.empty((0, columns)),
         parameters=found.parameters(),
         budget_breakdown=breakdown,
+    )
+
+
+def warn_of_small_groups(weights: GroupWeights) -> tuple[str, ...]:
+    """Return a warning where groups have values that are mostly those of the others."""
+    groups, unseen = weights.groups, int((weights.seen()[: weights.groups] == 0.0).sum())
+    if not unseen:
+        return ()
+    some = "1 of" if unseen == 1 else f"{unseen:,} of"
+    return (
+        f"{some} {groups:,} groups are too small to see beside the noise, and may be empty: their values are drawn "
+        "toward those of the other groups. Look at the interval of a group before you use its value.",
     )
 
 
