@@ -198,7 +198,7 @@ def test_a_step_that_follows_what_was_not_released_is_found(monkeypatch: pytest.
     def tell(self: PrivateAverage, found: Any, threshold: float, number: int) -> Any:
         answer, step = move(self, found, threshold, number)
         assert step is not None
-        return answer, replace(step, multiple=step.multiple * (1.0 + np.linalg.norm(exact[-1])))
+        return answer, replace(step, longest=step.longest * (1.0 + np.linalg.norm(exact[-1])))
 
     monkeypatch.setattr(PrivateAverage, "_compute_round", clean)
     monkeypatch.setattr(PrivateAverage, "_move", tell)

@@ -11,7 +11,13 @@ import pytest
 
 import hubermean as hm
 from hubermean.federated import AdaptiveThreshold, PrivateAverage
-from hubermean.federated.server_step import FIRST_MULTIPLE, MOMENTUM, ServerStep
+from hubermean.federated.server_step import (
+    LARGEST_MULTIPLE,
+    LENGTH_ROUNDS,
+    MOMENTUM,
+    MOVE_LENGTHS,
+    ServerStep,
+)
 from hubermean.noise.seeded import InsecureSeededNoise
 
 CLIENTS, SIZE = 200, 6
@@ -45,57 +51,74 @@ def test_no_step_needs_to_be_chosen(rate: float, scale: float) -> None:
 def test_a_move_is_the_average_with_its_momentum_times_a_length_known_before() -> None:
     one, plain = make(epsilon=1e4), make(epsilon=1e4, step_size=1.0)
     rows = SPREAD + 2.0
-    factor = FIRST_MULTIPLE * AdaptiveThreshold().length(one.threshold)
+    factor = MOVE_LENGTHS * AdaptiveThreshold().length(one.threshold)
     first, average = one.aggregate(rows), plain.aggregate(rows) / 0.025
     assert np.allclose(first, factor * average, rtol=1e-12)
     threshold, reach = one.threshold, one.noise_stddev * CLIENTS / one.plan.noise_multiplier
     second, after = one.aggregate(-rows), plain.aggregate(-rows) / threshold
     direction = MOMENTUM * average + (1 - MOMENTUM) * after
-    # The shrinking that this turn causes comes in the next round.
+    # What this turn does to the step shows in the next round.
     assert np.allclose(second, reach / (1 - MOMENTUM) * direction, rtol=1e-9)
-    assert one.noise_stddev * CLIENTS / one.plan.noise_multiplier < reach * one.threshold / threshold
 
 
-def test_steps_shrink_on_a_turn_grow_along_and_ignore_noise() -> None:
+def test_moves_have_the_same_length_whatever_clients_agree_on() -> None:
+    def length(share: float) -> float:
+        step, last = ServerStep(longest=2.0), None
+        for number in range(1, 11):
+            last, step = step.move(
+                share * np.array([0.6, 0.8]), last, round=number, rounds=1000, noise_square=1e-6, next_length=2.0
+            )
+        return float(np.linalg.norm(last))
+
+    assert length(0.9) == pytest.approx(2.0 * MOVE_LENGTHS, rel=0.02)
+    assert length(0.2) == pytest.approx(2.0 * MOVE_LENGTHS, rel=0.02)
+    assert length(0.01) == pytest.approx(2.0 * LARGEST_MULTIPLE * 0.01, rel=0.02)
+
+
+def test_steps_shrink_on_a_turn_recover_along_and_ignore_noise() -> None:
     rng = np.random.default_rng(0)
-    step = ServerStep.first(rounds=100, length=1.0)
-    signal = np.full(2000, 0.5 / 2000**0.5)
+    step = ServerStep(longest=1.0, shrink=0.5)
+    signal = np.full(2000, 1.0 / 2000**0.5)
 
-    def next_multiple(average: np.ndarray, last: np.ndarray) -> float:
+    def change(average: np.ndarray, last: np.ndarray) -> float:
         found = step.move(average, last, round=2, rounds=100, noise_square=1.0, next_length=1.0)
-        return found[1].multiple / step.multiple
+        return found[1].shrink / step.shrink
 
     def noise() -> np.ndarray:
-        return rng.normal(0.0, 2000**-0.5, 2000)  # twice as long as the signal
+        return rng.normal(0.0, 2000**-0.5, 2000)  # as long as the signal
 
-    along = [next_multiple(signal + noise(), signal + noise()) for _ in range(50)]
-    against = [next_multiple(signal + noise(), noise() - signal) for _ in range(50)]
-    nothing = [next_multiple(noise(), noise()) for _ in range(50)]
+    along = [change(signal + noise(), signal + noise()) for _ in range(50)]
+    against = [change(signal + noise(), noise() - signal) for _ in range(50)]
+    nothing = [change(noise(), noise()) for _ in range(50)]
     assert np.median(along) > 1.05
-    assert np.median(against) < 0.95
+    assert np.median(against) < 0.9
     assert np.median(nothing) == 1.0
-    assert all(0.8 < one < 1.2 for one in along + against + nothing)
+    assert all(0.81 < one < 1.17 for one in along + against + nothing)
+    full = ServerStep(longest=1.0)
+    assert full.move(signal, signal, round=2, rounds=9, noise_square=1.0, next_length=1.0)[1].shrink == 1.0
 
 
 def test_lengths_are_learned_in_the_first_rounds_alone() -> None:
-    step = ServerStep.first(rounds=30, length=1.0)
+    step = ServerStep(longest=1.0)
     last = None
     for number in range(1, 30):
         last, step = step.move(
-            np.ones(3), last, round=number, rounds=30, noise_square=0.1, next_length=float(number)
+            np.ones(3), last, round=number, rounds=30, noise_square=0.1, next_length=float(number + 1)
         )
-        assert step.longest == min(number, 4)
+        assert step.longest == min(number + 1, LENGTH_ROUNDS)
 
 
 def test_a_short_run_takes_short_steps() -> None:
-    assert ServerStep.first(rounds=1, length=2.0).factor(round=1, rounds=1) == 2.0
-    assert ServerStep.first(rounds=3, length=2.0).factor(round=1, rounds=3) == 4.0
-    assert ServerStep.first(rounds=300, length=2.0).factor(round=1, rounds=300) == 2.0 * FIRST_MULTIPLE
+    step = ServerStep(longest=2.0)
+    assert step.factor(round=1, rounds=1) == 2.0
+    assert step.factor(round=1, rounds=18) == 3.0
+    assert step.factor(round=1, rounds=300) == 2.0 * MOVE_LENGTHS
+    assert step.factor(round=151, rounds=300) == MOVE_LENGTHS
 
 
 def test_steps_stay_finite() -> None:
     for sign in (1.0, -1.0):
-        step, last = ServerStep.first(rounds=10**6, length=1e80), None
+        step, last = ServerStep(longest=1e80), None
         for number in range(1, 400):
             last, step = step.move(
                 np.array([1.0, sign**number]) * sign**number,
@@ -106,7 +129,7 @@ def test_steps_stay_finite() -> None:
                 next_length=1e80,
             )
         assert np.isfinite(last).all()
-        assert 0.0 < step.multiple < 1e9
+        assert 0.0 < step.shrink <= 1.0
 
 
 def test_hostile_clients_stay_within_the_stated_bound_in_every_round() -> None:
@@ -137,7 +160,7 @@ def test_a_saved_run_goes_on_with_its_step(tmp_path: Path) -> None:
     assert again.influence_bound(0.1) == whole.influence_bound(0.1)
 
 
-@pytest.mark.parametrize("text", ["", "1", "nan 0x1p0 0x1p0", "0x1p0 0x1p0 -0x1p0"])
+@pytest.mark.parametrize("text", ["", "1", "nan 0x1p0 0x1p0 0x1p0", "0x1p0 0x1p0 0x1p0 -0x1p0"])
 def test_a_damaged_step_is_refused(tmp_path: Path, text: str) -> None:
     make(state_file=tmp_path / "run").aggregate(SPREAD)
     with sqlite3.connect(tmp_path / "run") as file:

@@ -232,7 +232,7 @@ class PrivateAverage:
             return None
         if self._progress.step is not None:
             return self._progress.step
-        return ServerStep.first(rounds=self.plan.rounds, length=self.plan.length(self.threshold))
+        return ServerStep(longest=self.plan.length(self.threshold))
 
     def privacy_spent(self) -> PrivacySpent:
         """Return what the run has cost: all of its budget from the first round on, whether or not it goes on."""
