@@ -3,8 +3,8 @@
     PYTHONPATH=benchmarks python -m federated [--part mnist-softmax-iid ...] [--hostile 0 0.2] [--markdown PAGE]
 
 One process per core, or `--processes`. Noise comes from seeded generators. The file of `--json` is written after each
-contestant of a setting, so that a run that was stopped goes on with `--missing`. What is not measured is taken from that
-file, where it has it; the page says what is missing.
+contestant of a setting, so that a run that was stopped goes on with `--missing`. What is not measured is taken from
+that file, where it has it; the page says what is missing.
 """
 
 from __future__ import annotations

@@ -66,7 +66,12 @@ def test_moves_have_the_same_length_whatever_clients_agree_on() -> None:
         step, last = ServerStep(longest=2.0), None
         for number in range(1, 11):
             last, step = step.move(
-                share * np.array([0.6, 0.8]), last, round=number, rounds=1000, noise_square=1e-6, next_length=2.0
+                share * np.array([0.6, 0.8]),
+                last,
+                round=number,
+                rounds=1000,
+                noise_square=1e-6,
+                next_length=2.0,
             )
         return float(np.linalg.norm(last))
 

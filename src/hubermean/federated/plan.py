@@ -131,7 +131,9 @@ class RoundPlan:
 
     def length(self, threshold: float) -> float:
         """Return the distance within which clients are counted at a threshold."""
-        return self.threshold.length(threshold) if isinstance(self.threshold, AdaptiveThreshold) else threshold
+        return (
+            self.threshold.length(threshold) if isinstance(self.threshold, AdaptiveThreshold) else threshold
+        )
 
     def noise_square(self, size: int) -> float:
         """Return the expected squared length of the noise in an average of so many numbers, in thresholds."""

@@ -126,9 +126,7 @@ class FileStore:
             if number != last[0] or not (0.0 < threshold < math.inf) or not np.isfinite(answer).all():
                 raise ValueError("damaged")
             step = ServerStep.from_text(last[3]) if last[3] else None
-            return replace(
-                begun, rounds=number, threshold=threshold, token=last[2], answer=answer, step=step
-            )
+            return replace(begun, rounds=number, threshold=threshold, token=last[2], answer=answer, step=step)
 
     def begin(self, progress: Progress) -> None:
         """Write the file, complete or not at all: an empty one is then damaged, and never taken for a new run."""

@@ -3,9 +3,9 @@
 Clipped averages are short, and how short nobody can know beforehand: by the threshold, by how little clients agree, by
 what hostile ones take away. So averages are brought to a length of their own: each move has about the same number of
 typical update lengths, whatever clients agree on (normalized steps, as in Cutkosky & Mehta 2020), and moves decay
-linearly to nothing at the end of the run. How much clients agree is the length of the averages of earlier rounds, without
-their noise, whose size is public. Where averages turn back on each other, steps are too long and shrink, as in Jacobs
-(1988). A part of each move is that of the last one, which averages noise out.
+linearly to nothing at the end of the run. How much clients agree is the length of the averages of earlier rounds,
+without their noise, whose size is public. Where averages turn back on each other, steps are too long and shrink, as in
+Jacobs (1988). A part of each move is that of the last one, which averages noise out.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ LARGEST_MULTIPLE = 20.0
 MOMENTUM = 0.2
 """The part of a move's direction that comes from the moves before."""
 LENGTH_ROUNDS = 5
-"""Rounds whose thresholds say how long updates are. Later lengths depend on how far the model swings: a step that followed
-them would swing it further."""
+"""Rounds whose thresholds say how long updates are. Later lengths depend on how far the model swings: a step that
+followed them would swing it further."""
 
 _TURNING, _SHRINK = -0.9, 2.0
 """Below this cosine, steps shrink, and how fast: by e^-0.2 in a round where the average turns back exactly."""
 _AGREEING, _RECOVER = 0.5, 0.3
 """Above this cosine, steps that shrank grow again; never beyond where they began."""
 _LEAST_SHRINK = 2.0**-20
-_LEAST_SIGNAL = 0.1  # of a squared length, in squared lengths of its noise: below, a length or a cosine says little
+_LEAST_SIGNAL = (
+    0.1  # of a squared length, in squared lengths of its noise: below, a length or a cosine says little
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The adaptive threshold: a part of a private quantile of the clients' distances, which it follows (Andrew et al. 2021).
+"""The adaptive threshold: it follows a part of a private quantile of clients' distances (Andrew et al. 2021).
 
 By default it is a quarter of the median. So most updates count with the same length, whatever their own: averages then
 have the most signal for their noise, and a hostile client counts no more than an honest one. The median itself is the

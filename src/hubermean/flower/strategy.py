@@ -29,7 +29,8 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
 
     Use it in place of `flwr.serverapp.strategy.FedAvg`. The clients need no change: each trains the arrays it gets and
     sends them back. The strategy subtracts what it sent, clips each client's update, averages with noise, and adds a
-    multiple of the average to the global arrays. Integer arrays, such as counters of batch normalization, keep their initial value.
+    multiple of the average to the global arrays. Integer arrays, such as counters of batch normalization, keep their
+    initial value.
 
     Args:
         epsilon, delta: privacy budget of the whole run, for each client (each SuperNode) with all its replies.
