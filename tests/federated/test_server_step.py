@@ -14,7 +14,6 @@ from hubermean.federated import AdaptiveThreshold, PrivateAverage
 from hubermean.federated.server_step import (
     LARGEST_MULTIPLE,
     LENGTH_ROUNDS,
-    MOMENTUM,
     MOVE_LENGTHS,
     ServerStep,
 )
@@ -48,17 +47,15 @@ def test_no_step_needs_to_be_chosen(rate: float, scale: float) -> None:
     assert np.linalg.norm(found - goal) < np.linalg.norm(plain - goal) + 0.2
 
 
-def test_a_move_is_the_average_with_its_momentum_times_a_length_known_before() -> None:
+def test_a_move_is_the_average_times_a_factor_known_before() -> None:
     one, plain = make(epsilon=1e4), make(epsilon=1e4, step_size=1.0)
-    rows = SPREAD + 2.0
     factor = MOVE_LENGTHS * AdaptiveThreshold().length(one.threshold)
-    first, average = one.aggregate(rows), plain.aggregate(rows) / 0.025
-    assert np.allclose(first, factor * average, rtol=1e-12)
-    threshold, reach = one.threshold, one.noise_stddev * CLIENTS / one.plan.noise_multiplier
-    second, after = one.aggregate(-rows), plain.aggregate(-rows) / threshold
-    direction = MOMENTUM * average + (1 - MOMENTUM) * after
-    # What this turn does to the step shows in the next round.
-    assert np.allclose(second, reach / (1 - MOMENTUM) * direction, rtol=1e-9)
+    for rows in (SPREAD + 2.0, -2.0 - SPREAD, SPREAD):
+        threshold, reach = one.threshold, one.noise_stddev * CLIENTS / one.plan.noise_multiplier
+        assert threshold == plain.threshold
+        if one.rounds_done == 0:
+            assert reach == pytest.approx(factor, rel=1e-12)
+        assert np.allclose(one.aggregate(rows), reach / threshold * plain.aggregate(rows), rtol=1e-9)
 
 
 def test_moves_have_the_same_length_whatever_clients_agree_on() -> None:

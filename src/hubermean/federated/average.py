@@ -54,7 +54,7 @@ class PrivateAverage:
             is below their spread, and share the budget of the round.
         step_size: what averages are multiplied by. "adaptive", the default with an adaptive threshold around zero,
             learns it from the averages: add what `aggregate` returns to the model. Clipped averages are short; this
-            makes up for it, averages noise out over rounds and shrinks toward the last one. With a number, or by
+            makes up for it, and shrinks toward the last round. With a number, or by
             default with a fixed threshold (1), `aggregate` returns the average itself, times that number.
         like: the model, or arrays of its shape that the server made. The shape is public; replies of another shape
             count as nothing. Not needed where updates come as one array with a row per client.
@@ -223,7 +223,7 @@ class PrivateAverage:
         step, plan = self._step, self.plan
         if step is None:
             return plan.step_multiple * self.threshold
-        return step.reach(round=min(self.rounds_done + 1, plan.rounds), rounds=plan.rounds)
+        return step.factor(round=min(self.rounds_done + 1, plan.rounds), rounds=plan.rounds)
 
     @property
     def _step(self) -> ServerStep | None:

@@ -5,7 +5,7 @@ what hostile ones take away. So averages are brought to a length of their own: e
 typical update lengths, whatever clients agree on (normalized steps, as in Cutkosky & Mehta 2020), and moves decay
 linearly to nothing at the end of the run. How much clients agree is the length of the averages of earlier rounds,
 without their noise, whose size is public. Where averages turn back on each other, steps are too long and shrink, as in
-Jacobs (1988). A part of each move is that of the last one, which averages noise out.
+Jacobs (1988).
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from hubermean.data.arrays import FloatArray
 
 MOVE_LENGTHS = 2.5
 """Typical lengths of an update in the first moves of a run of 30 rounds or more."""
-LARGEST_MULTIPLE = 20.0
+LARGEST_MULTIPLE = 40.0
 """Of an average, in the same lengths: where clients agree on little, moves are shorter."""
-MOMENTUM = 0.2
-"""The part of a move's direction that comes from the moves before."""
 LENGTH_ROUNDS = 5
 """Rounds whose thresholds say how long updates are. Later lengths depend on how far the model swings: a step that
 followed them would swing it further."""
@@ -43,7 +41,7 @@ class ServerStep:
         longest: the largest typical length of an update in the first rounds, as the thresholds said.
         agreement: length of the averages, in thresholds and without noise, smoothed over rounds: 1 where all agree.
         shrink: what steps have shrunk to because averages turned back; at most 1.
-        last_factor: what the last direction was multiplied by; it gives the direction back from the answer.
+        last_factor: what the last average was multiplied by; it gives the average back from the answer.
     """
 
     longest: float
@@ -52,14 +50,10 @@ class ServerStep:
     last_factor: float = 1.0
 
     def factor(self, *, round: int, rounds: int) -> float:
-        """Return what this round's direction, in thresholds, is multiplied by; known before the round."""
+        """Return what this round's average, in thresholds, is multiplied by; known before the round."""
         lengths = min(MOVE_LENGTHS, max(1.0, rounds / 12.0))
         multiple = min(lengths / self.agreement, LARGEST_MULTIPLE)
         return self.shrink * multiple * self.longest * (1.0 - (round - 1) / rounds)
-
-    def reach(self, *, round: int, rounds: int) -> float:
-        """Return what this round's average, in thresholds, is multiplied by in the move."""
-        return self.factor(round=round, rounds=rounds) * (1.0 if round == 1 else 1.0 - MOMENTUM)
 
     def move(
         self,
@@ -94,19 +88,17 @@ class ServerStep:
         """
         factor = self.factor(round=round, rounds=rounds)
         square = _signal(average, noise_square)
-        agreement, shrink, direction = math.sqrt(square), self.shrink, average
+        agreement, shrink = math.sqrt(square), self.shrink
         if last is not None:
             before = last / self.last_factor
-            other = _signal(before, noise_square * _momentum_noise(round - 1))
-            length = math.sqrt(square) * math.sqrt(other)
+            length = math.sqrt(square) * math.sqrt(_signal(before, noise_square))
             cosine = min(max(float((average * before).sum()) / length, -1.0), 1.0)
             change = _RECOVER * max(cosine - _AGREEING, 0.0) + _SHRINK * min(cosine - _TURNING, 0.0)
             shrink = min(max(shrink * math.exp(change), _LEAST_SHRINK), 1.0)
             agreement = math.sqrt(self.agreement) * math.sqrt(agreement)
-            direction = MOMENTUM * before + (1.0 - MOMENTUM) * average
         longest = max(self.longest, next_length) if round < LENGTH_ROUNDS else self.longest
         after = ServerStep(longest=longest, agreement=agreement, shrink=shrink, last_factor=factor)
-        return factor * direction, after
+        return factor * average, after
 
     # --- as text ----------------------------------------------------------------------------------------------------
 
@@ -121,14 +113,6 @@ class ServerStep:
         if not all(0.0 < one < math.inf for one in numbers):
             raise ValueError("damaged")
         return cls(longest=longest, agreement=agreement, shrink=shrink, last_factor=last_factor)
-
-
-def _momentum_noise(rounds: int) -> float:
-    """The variance of noise in the direction after some rounds, in that of one average."""
-    share = 1.0
-    for _ in range(min(rounds - 1, 100)):  # it has settled by then
-        share = MOMENTUM**2 * share + (1.0 - MOMENTUM) ** 2
-    return share
 
 
 def _signal(vector: FloatArray, noise_square: float) -> float:
