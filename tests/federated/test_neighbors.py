@@ -129,22 +129,25 @@ def _without_count(made: Any) -> Any:
     return replace(made, threshold=1.0)
 
 
+def average_without_noise(run: PrivateAverage, selected: Any, shape: Any) -> np.ndarray:
+    totals = average.clip_and_add(
+        shape.blocks(selected),
+        size=shape.size,
+        center=None,
+        threshold=run.threshold,
+        threshold_units=run.plan.threshold_units,
+        count_within=run.threshold,
+        count_units=(0, 0),
+    )
+    return totals.sums * (run.threshold / run.plan.threshold_units / run.plan.denominator)
+
+
 def test_noise_scaled_by_the_next_threshold_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     compute = PrivateAverage._compute_round
 
     def rescaled(self: PrivateAverage, selected: Any, number: int, shape: Any) -> Any:
         found, threshold = compute(self, selected, number, shape)
-        totals = average.clip_and_add(
-            shape.blocks(selected),
-            size=shape.size,
-            center=None,
-            threshold=self.threshold,
-            threshold_units=self.plan.threshold_units,
-            count_within=self.threshold,
-            count_units=(0, 0),
-        )
-        unit = self.threshold / self.plan.threshold_units / self.plan.denominator
-        exact = totals.sums * unit
+        exact = average_without_noise(self, selected, shape)
         return exact + (found - exact) * threshold / self.threshold, threshold
 
     monkeypatch.setattr(PrivateAverage, "_compute_round", rescaled)
@@ -183,16 +186,7 @@ def test_a_step_that_follows_what_was_not_released_is_found(monkeypatch: pytest.
     exact: list[np.ndarray] = []
 
     def clean(self: PrivateAverage, selected: Any, number: int, shape: Any) -> Any:
-        totals = average.clip_and_add(
-            shape.blocks(selected),
-            size=shape.size,
-            center=None,
-            threshold=self.threshold,
-            threshold_units=self.plan.threshold_units,
-            count_within=self.threshold,
-            count_units=(0, 0),
-        )
-        exact.append(totals.sums / self.plan.threshold_units / self.plan.denominator)
+        exact.append(average_without_noise(self, selected, shape) / self.threshold)
         return compute(self, selected, number, shape)
 
     def tell(self: PrivateAverage, found: Any, threshold: float, number: int) -> Any:
