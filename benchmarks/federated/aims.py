@@ -129,6 +129,8 @@ def _not_behind(results: Results, setting: Setting) -> Verdict:
 
 def behind_tuned(results: Results, setting: Setting) -> float | None:
     """Return how far the defaults are behind the best tuned contestant of ours, both under their worst attack."""
+    if any(results.worst(setting, name) is None for name in TUNED):
+        return None  # the best may be the one that is missing
     untuned, best = results.worst(setting, DEFAULT), best_of(results, setting, TUNED)
     return best.mean - untuned.mean if untuned and best else None
 
