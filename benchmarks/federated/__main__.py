@@ -2,8 +2,9 @@
 
     PYTHONPATH=benchmarks python -m federated [--part mnist-softmax-iid ...] [--hostile 0 0.2] [--markdown PAGE]
 
-One process per core. Noise comes from seeded generators. What is not measured is taken from the file of `--json`, where
-it has it; the page says what is missing.
+One process per core, or `--processes`. Noise comes from seeded generators. The file of `--json` is written after each
+contestant of a setting, so that a run that was stopped goes on with `--missing`. What is not measured is taken from
+that file, where it has it; the page says what is missing.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--hostile", nargs="*", type=float, default=list(HOSTILE), help="shares of clients")
     parser.add_argument("--contestant", nargs="*", default=list(BY_NAME), choices=list(BY_NAME))
     parser.add_argument("--missing", action="store_true", help="leave alone what the file of --json has")
+    parser.add_argument("--processes", type=int, help="at a time; by default one per core")
     parser.add_argument(
         "--json", type=Path, default=HERE / "results.json", help="keep all results in this file"
     )
@@ -40,21 +42,21 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     results = read(options.json)
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(options.processes) as pool:
         for setting in settings_of(options.part, options.hostile):
+            started = time.perf_counter()
             wanted = [one for one in CONTESTANTS if one.name in options.contestant]
             if options.missing:
                 wanted = [one for one in wanted if not results.of(setting, one.name)]
-            if not wanted:
-                continue
-            started = time.perf_counter()
-            tuned = tune(setting, pool, wanted)
-            measured = judge(tuned, pool)
-            results = read(options.json)  # another process may have added to it
-            results.replace(tuned, measured)
-            write(options.json, results)
-            show(results, setting)
-            print(f"{(time.perf_counter() - started) / 60.0:.1f} minutes", flush=True)
+            for contestant in wanted:
+                tuned = tune(setting, pool, [contestant])
+                measured = judge(tuned, pool)
+                results = read(options.json)  # another process may have added to it
+                results.replace(tuned, measured)
+                write(options.json, results)
+            if wanted:
+                show(results, setting)
+                print(f"{(time.perf_counter() - started) / 60.0:.1f} minutes", flush=True)
     if "wages" in options.part:
         from federated.wages import measure_wages
 

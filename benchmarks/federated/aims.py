@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federated.attacks import ATTACKS, DIRECTED
-from federated.contestants import DEFAULT, PRIVATE_BASELINES, UNTUNED
+from federated.contestants import DEFAULT, PRIVATE_BASELINES
 from federated.results import Measured, Results
 from federated.training import Setting
 
@@ -17,7 +17,7 @@ NO_ATTACK_AIM, ATTACK_AIM, ATTACK_SHARE = 0.895, 0.868, 0.2
 WITHIN = 0.01
 WAGE_AIM = 0.33
 TUNED = ("hubermean, small clip", "hubermean, Huber center", "hubermean, adaptive")
-OURS = (*UNTUNED, *TUNED)
+OURS = (DEFAULT, *TUNED)
 HUBER = "hubermean, Huber center"
 SMALL = "hubermean, small clip"
 _TIE = 0.002
@@ -87,7 +87,7 @@ def verdicts(results: Results) -> list[Verdict]:
                 if (row := results.worst(central[share], name, ATTACKS)) is not None
             ]
     found += [_not_behind(results, one) for one in results.settings() if _is_hard(one)]
-    found += [_near_tuned(results, name) for name in UNTUNED]
+    found.append(_near_tuned(results))
     private = [row for row in results.wages if row.method == DEFAULT]
     for row in private:
         mean = statistics.fmean(row.scores)
@@ -127,17 +127,19 @@ def _not_behind(results: Results, setting: Setting) -> Verdict:
     )
 
 
-def behind_tuned(results: Results, setting: Setting, name: str) -> float | None:
-    """Return how far an untuned contestant is behind the best tuned one of ours, both under their worst attack."""
-    untuned, best = results.worst(setting, name), best_of(results, setting, TUNED)
+def behind_tuned(results: Results, setting: Setting) -> float | None:
+    """Return how far the defaults are behind the best tuned contestant of ours, both under their worst attack."""
+    if any(results.worst(setting, name) is None for name in TUNED):
+        return None  # the best may be the one that is missing
+    untuned, best = results.worst(setting, DEFAULT), best_of(results, setting, TUNED)
     return best.mean - untuned.mean if untuned and best else None
 
 
-def _near_tuned(results: Results, name: str) -> Verdict:
-    gaps = [gap for one in results.settings() if (gap := behind_tuned(results, one, name)) is not None]
+def _near_tuned(results: Results) -> Verdict:
+    gaps = [gap for one in results.settings() if (gap := behind_tuned(results, one)) is not None]
     near = sum(gap <= WITHIN for gap in gaps)
     return Verdict(
-        aim=f"{name}: within {100 * WITHIN:g} point of the best tuned in every setting",
-        found=f"in {near} of {len(gaps)} settings",
+        aim=f"{DEFAULT}: within {100 * WITHIN:g} point of the best tuned in every setting",
+        found=f"in {near} of {len(gaps)} settings; at most {100 * max(gaps, default=0.0):.1f} points behind",
         word=_word(near == len(gaps)) if gaps else "",
     )

@@ -15,10 +15,6 @@ from federated.training import Rate
 
 DEFAULT = "hubermean, defaults"
 PRIVATE_BASELINES = ("Flower, fixed clip", "Flower, adaptive clip", "adaptive clip, sign corrected")
-RECIPE = "hubermean, one recipe"
-RECIPE_TARGET, RECIPE_STEP = 0.1, 48.0
-"""For all settings; chosen on MNIST with seeds of its own."""
-UNTUNED = (DEFAULT, RECIPE)
 CHOICES = 20
 """Ways to run each tuned contestant."""
 
@@ -82,20 +78,13 @@ _WIDE_STEPS = _steps((2.0, 4.0, 8.0, 16.0), (4.0, 8.0, 16.0, 24.0, 32.0, 64.0))
 CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(
         name=DEFAULT,
-        what="`PrivateAverage` with its defaults; its averages are added to the model as they are. Nothing is tuned.",
+        what="`PrivateAverage` with its defaults; what it returns is added to the model. Nothing is tuned.",
         private=True,
         rates=[Rate(kind="hubermean", step=1.0)],
     ),
     Contestant(
-        name=RECIPE,
-        what=f"`PrivateAverage(threshold=AdaptiveThreshold(target={RECIPE_TARGET:g}))`, and a server step that decays "
-        f"from {RECIPE_STEP:g}, in every setting. Nothing is tuned.",
-        private=True,
-        rates=[Rate(kind="hubermean", step=RECIPE_STEP, decay=True, options={"target": RECIPE_TARGET})],
-    ),
-    Contestant(
         name="hubermean, small clip",
-        what="`PrivateAverage(threshold=T, center='zero')`.",
+        what="`PrivateAverage(threshold=T)`.",
         private=True,
         rates=_clip_grid("hubermean", "threshold"),
     ),
@@ -107,7 +96,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
     ),
     Contestant(
         name="hubermean, adaptive",
-        what="`PrivateAverage` with the target quantile of its adaptive threshold tuned.",
+        what="`PrivateAverage(threshold=AdaptiveThreshold(target=q, fraction=1), step_size=1)`.",
         private=True,
         rates=_grid("hubermean", _ADAPTIVE_STEPS, target=(0.1, 0.5)),
     ),

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from federated.attacks import ATTACKS, NO_ATTACK
+from federated.aims import CENTRAL
+from federated.attacks import ATTACKS, NO_ATTACK, WITHSTOOD
 from federated.contestants import CONTESTANTS, Contestant
 from federated.results import Measured, Tuned
 from federated.training import Rate, Run, Setting, train
@@ -17,6 +18,8 @@ from federated.training import Rate, Run, Setting, train
 TUNING_SEEDS = (101, 102)
 JUDGING_SEEDS = (11, 12, 13, 14, 15)
 """Neither is a seed that anything else was chosen on."""
+WITHSTOOD_SEEDS = JUDGING_SEEDS[:2]
+"""Of replies without strength: a rule breaks on them or does not."""
 TUNING_ATTACKS = ("inner product", "label flip")
 FINALISTS = 5
 """Ways to run a contestant that meet the second tuning seed and attack."""
@@ -62,12 +65,12 @@ def tune(setting: Setting, pool: Executor, contestants: Sequence[Contestant] = C
 
 
 def judge(tuned: Iterable[Tuned], pool: Executor) -> list[Measured]:
-    """Train on all judging seeds under all attacks."""
+    """Train on the judging seeds under all attacks."""
     cases = [
         (choice, attack, seed)
         for choice in tuned
         for attack in judging_attacks(choice.setting)
-        for seed in JUDGING_SEEDS
+        for seed in (WITHSTOOD_SEEDS if attack in WITHSTOOD else JUDGING_SEEDS)
     ]
     runs = pool.map(_train_case, [(c.setting, c.rate, attack, seed) for c, attack, seed in cases])
     found: dict[tuple[str, str], list[Run]] = {}
@@ -93,4 +96,5 @@ def _final(setting: Setting, attack: str, seed: int, rate: Rate) -> float:
 
 
 def _train_case(case: tuple[Any, ...]) -> Run:
-    return train(*case)
+    setting = case[0]
+    return train(*case, every_round=(setting.images, setting.model, setting.split) == CENTRAL)

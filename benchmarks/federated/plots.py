@@ -19,7 +19,6 @@ ROUNDS, WORST = "federated-rounds.svg", "federated-worst.svg"
 PLAIN_MEAN = "plain mean"
 _LINES = {
     "hubermean, defaults": (BLUE, "-", "o"),
-    "hubermean, one recipe": (BLUE, "-.", "P"),
     "hubermean, small clip": (BLUE, "--", "s"),
     "hubermean, Huber center": (PURPLE, "-", "D"),
     "hubermean, adaptive": (BLUE, ":", "^"),

@@ -104,7 +104,9 @@ def write(path: Path, results: Results) -> None:
     """One line per row, so that a change of one part is a small one of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({"kind": kind} | asdict(row)) for kind in _ROWS for row in getattr(results, kind)]
-    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    new = path.with_name(path.name + ".new")  # a run may be stopped here
+    new.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    new.replace(path)
 
 
 def read(path: Path) -> Results:

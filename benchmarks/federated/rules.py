@@ -43,14 +43,23 @@ class Rule(Protocol):
 # --- hubermean ------------------------------------------------------------------------------------------------------
 
 
+WHOLE_QUANTILE = {"initial": 0.1, "fraction": 1.0, "first_rate": 2.0}
+"""The quantile itself, where its target is tuned: what the tuned ways were measured with."""
+
+
 class Hubermean:
-    """`PrivateAverage` with any of its options; its noise is seeded, and otherwise as it is used."""
+    """`PrivateAverage` with any of its options; its noise is seeded, and otherwise as it is used.
+
+    With options it returns averages, whose step is tuned; without any, its defaults choose the step.
+    """
 
     def __init__(self, budget: Budget, clients: int, seed: int, **options: Any) -> None:
         if "target" in options:
             names = set(AdaptiveThreshold.__dataclass_fields__)
             rule = {name: options.pop(name) for name in list(options) if name in names}
-            options["threshold"] = AdaptiveThreshold(**rule)
+            options["threshold"] = AdaptiveThreshold(**(WHOLE_QUANTILE | rule))
+        if options:
+            options = {"step_size": 1.0} | options
         self.average = PrivateAverage(
             epsilon=budget.epsilon,
             delta=budget.delta,

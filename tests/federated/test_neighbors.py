@@ -27,6 +27,7 @@ GIVEN: dict[str, Any] = {
     "rounds": ROUNDS,
     "population": 100,
     "threshold": RULE,
+    "step_size": 1.0,
 }
 
 
@@ -73,6 +74,7 @@ def delta_of(first: Any, second: Any, *, samples: int = 64, **changed: Any) -> f
         (others, with_far_client, {}),
         (with_client_inside, others, {"center": "last"}),
         (with_far_client, others, {"neighbors": "add-remove", "center": "last"}),
+        (with_far_client, others, {"step_size": "adaptive"}),
         (with_far_client, with_opposite_client, {"neighbors": "replace-user"}),
         (with_far_client, with_client_inside, {"neighbors": "replace-user"}),
     ],
@@ -100,6 +102,7 @@ def test_with_a_secret_sample() -> None:
         {},
         {"threshold": 2},
         {"neighbors": "add-remove", "center": "last"},
+        {"threshold": AdaptiveThreshold(fraction=1.0), "step_size": 2.0},
         {"neighbors": "replace-user", "threshold": AdaptiveThreshold(target=0.3)},
         {"sampling": "poisson", "sampling_rate": 0.1, "step_size": 4.0},
     ],
@@ -126,21 +129,25 @@ def _without_count(made: Any) -> Any:
     return replace(made, threshold=1.0)
 
 
+def average_without_noise(run: PrivateAverage, selected: Any, shape: Any) -> np.ndarray:
+    totals = average.clip_and_add(
+        shape.blocks(selected),
+        size=shape.size,
+        center=None,
+        threshold=run.threshold,
+        threshold_units=run.plan.threshold_units,
+        count_within=run.threshold,
+        count_units=(0, 0),
+    )
+    return totals.sums * (run.threshold / run.plan.threshold_units / run.plan.denominator)
+
+
 def test_noise_scaled_by_the_next_threshold_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     compute = PrivateAverage._compute_round
 
     def rescaled(self: PrivateAverage, selected: Any, number: int, shape: Any) -> Any:
         found, threshold = compute(self, selected, number, shape)
-        totals = average.clip_and_add(
-            shape.blocks(selected),
-            size=shape.size,
-            center=None,
-            threshold=self.threshold,
-            threshold_units=self.plan.threshold_units,
-            count_units=(0, 0),
-        )
-        unit = self.threshold / self.plan.threshold_units / self.plan.denominator
-        exact = totals.sums * unit
+        exact = average_without_noise(self, selected, shape)
         return exact + (found - exact) * threshold / self.threshold, threshold
 
     monkeypatch.setattr(PrivateAverage, "_compute_round", rescaled)
@@ -171,3 +178,22 @@ def test_a_norm_that_is_not_clipped_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(average, "clip_and_add", by_coordinate)
     assert delta_of(with_far_client, others) >= 1.2 * DELTA
+
+
+def test_a_step_that_follows_what_was_not_released_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same step, from averages without their noise: every move is noisy, and its length tells."""
+    compute, move = PrivateAverage._compute_round, PrivateAverage._move
+    exact: list[np.ndarray] = []
+
+    def clean(self: PrivateAverage, selected: Any, number: int, shape: Any) -> Any:
+        exact.append(average_without_noise(self, selected, shape) / self.threshold)
+        return compute(self, selected, number, shape)
+
+    def tell(self: PrivateAverage, found: Any, threshold: float, number: int) -> Any:
+        answer, step = move(self, found, threshold, number)
+        assert step is not None
+        return answer, replace(step, longest=step.longest * (1.0 + np.linalg.norm(exact[-1])))
+
+    monkeypatch.setattr(PrivateAverage, "_compute_round", clean)
+    monkeypatch.setattr(PrivateAverage, "_move", tell)
+    assert not audit(**GIVEN | {"step_size": "adaptive"}, histories=2).kept

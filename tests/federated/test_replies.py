@@ -225,7 +225,12 @@ def test_clipped_integers_are_within_the_threshold_and_lose_nothing() -> None:
         rows[::3] = rng.standard_normal((100, size))
         rows[::3] /= np.linalg.norm(rows[::3], axis=1)[:, None]  # at the threshold, but for rounding
         for row in rows:
-            units_of = {"threshold": 1.0, "threshold_units": units, "count_units": (1, 1)}
+            units_of = {
+                "threshold": 1.0,
+                "threshold_units": units,
+                "count_within": 1.0,
+                "count_units": (1, 1),
+            }
             found = clip_and_add([row[None].copy()], size=size, center=None, **units_of)  # type: ignore[arg-type]
             assert sum(one**2 for one in found.sums.tolist()) <= units**2  # exact
             if math.hypot(*row) <= 0.999:
@@ -244,6 +249,7 @@ def test_how_a_row_is_clipped_depends_on_nothing_but_the_row(size: int, order: A
     def totals(given: np.ndarray, threshold: float) -> tuple[bytes, int]:
         units: dict[str, Any] = {"threshold_units": 2**40, "count_units": (3, 500)}
         blocks = shape.blocks(np.array(given, order=order))
+        units["count_within"] = threshold
         found = clip_and_add(blocks, size=size, center=center, threshold=threshold, **units)
         return found.sums.tobytes(), found.count
 

@@ -21,6 +21,7 @@ from hubermean.federated.cohort import Cohort, check_names, select_updates
 from hubermean.federated.influence import bound_influence
 from hubermean.federated.plan import RoundPlan
 from hubermean.federated.saved_run import FileStore, MemoryStore, Progress, RunStore
+from hubermean.federated.server_step import ServerStep
 from hubermean.federated.spent import PrivacySpent
 from hubermean.federated.threshold import AdaptiveThreshold
 from hubermean.federated.updates import UpdateShape
@@ -44,15 +45,17 @@ class PrivateAverage:
             clients is public. "add-remove": adding or removing one client; `population` must then be a number that
             was fixed without counting. "replace-user": replacing all of one client's replies by any others; twice
             the noise.
-        threshold: the largest distance from the center at which an update counts in full. "adaptive" (default)
-            follows a private quantile of the distances and pays for it from the budget; an `AdaptiveThreshold` sets
-            its details; a number stays fixed.
+        threshold: the largest distance from the center at which an update counts in full. "adaptive" (default) is a
+            quarter of the median distance, which it follows privately and pays for from the budget; an
+            `AdaptiveThreshold` sets its details; a number stays fixed.
         center: what updates are clipped around: "zero" (default), or the "last" released average, which suits
             replies that stay alike from round to round.
         steps: Huber steps per round. One step is clipping. More steps find the center of updates when the threshold
             is below their spread, and share the budget of the round.
-        step_size: multiple of each step. A threshold below the spread shortens the average; a larger step makes up
-            for it.
+        step_size: what averages are multiplied by. "adaptive", the default with an adaptive threshold around zero,
+            learns it from the averages: add what `aggregate` returns to the model. Clipped averages are short; this
+            makes up for it, and shrinks toward the last round. With a number, or by
+            default with a fixed threshold (1), `aggregate` returns the average itself, times that number.
         like: the model, or arrays of its shape that the server made. The shape is public; replies of another shape
             count as nothing. Not needed where updates come as one array with a row per client.
         state_file: file that keeps the run across crashes. A run with the same parameters goes on where it stopped.
@@ -70,7 +73,8 @@ class PrivateAverage:
       whatever the clients send and however later updates depend on earlier averages. The budget of the noisy count
       that an adaptive threshold follows is included.
     - Sums are exact integers, noise is exact discrete Gaussian noise of the operating system. A client's influence on
-      a step is at most threshold * step_size / denominator, whatever it sends.
+      an average is at most threshold / denominator per step, whatever it sends. The adaptive step is a function of
+      averages and thresholds that were released.
     - `sampling="poisson"` relies on two things that the library cannot see: nobody outside the server learns who was
       drawn, and `draw_cohort` was called with all clients that could be drawn.
     - Of a round, at most one answer leaves, and none before it is saved, where there is a `state_file`.
@@ -107,7 +111,7 @@ class PrivateAverage:
         threshold: str | float | AdaptiveThreshold = "adaptive",
         center: str = "zero",
         steps: int = 1,
-        step_size: float = 1.0,
+        step_size: float | str | None = None,
         like: Any = None,
         state_file: str | os.PathLike[str] | None = None,
         ledger: BudgetLedger | str | os.PathLike[str] | None = None,
@@ -153,6 +157,8 @@ class PrivateAverage:
                 f"{parameter('state_file')} holds a run with other parameters; give the same parameters to go on, or "
                 "another file for a new run"
             )
+        if saved.rounds and (saved.step is None) == (self.plan.step_size == "adaptive"):
+            raise InputError(f"the {parameter('state_file')} is damaged: its step is missing; restore it")
         if self._shape is not None:
             self._check_shape(saved, self._shape)
         self._compare_with_ledger(saved)
@@ -196,7 +202,7 @@ class PrivateAverage:
 
     @property
     def last(self) -> Any:
-        """The average of the last finished round, in the shape of updates; None before the first.
+        """What the last finished round returned, in the shape of updates; None before the first.
 
         After a crash it is what the last round released, whether or not the program got to use it.
         """
@@ -208,9 +214,25 @@ class PrivateAverage:
 
     @property
     def noise_stddev(self) -> float:
-        """The standard deviation of the noise in each number of the next average, from its last step; public."""
-        plan = self.plan
-        return plan.noise_multiplier * self.threshold * plan.step_size / plan.denominator
+        """The standard deviation of the noise in each number of the next answer, from its last step; public."""
+        return self.plan.noise_multiplier * self._reach / self.plan.denominator
+
+    @property
+    def _reach(self) -> float:
+        """The length of the next answer per average of length `threshold`; known before the round."""
+        step, plan = self._step, self.plan
+        if step is None:
+            return plan.step_multiple * self.threshold
+        return step.factor(round=min(self.rounds_done + 1, plan.rounds), rounds=plan.rounds)
+
+    @property
+    def _step(self) -> ServerStep | None:
+        """The adaptive step of the next round; None where it is a number."""
+        if self.plan.step_size != "adaptive":
+            return None
+        if self._progress.step is not None:
+            return self._progress.step
+        return ServerStep(longest=self.plan.length(self.threshold))
 
     def privacy_spent(self) -> PrivacySpent:
         """Return what the run has cost: all of its budget from the first round on, whether or not it goes on."""
@@ -229,17 +251,17 @@ class PrivateAverage:
         )
 
     def influence_bound(self, hostile: float) -> float:
-        """Return how far a share of hostile clients can move the next average, whatever they send.
+        """Return how far a share of hostile clients can move what the next round returns, whatever they send.
 
         Args:
             hostile: share of the population, from 0 to 1.
 
         Returns:
-            The largest Euclidean distance between the average with and without their replies, for the same replies
+            The largest Euclidean distance between the answer with and without their replies, for the same replies
             of the others and the same noise. With Poisson sampling it holds except with probability 1e-9 over the
             cohort. What hostile clients do to later rounds, through the model, is not part of it.
         """
-        return bound_influence(self.plan, self.threshold, hostile)
+        return bound_influence(self.plan, hostile, reach=self._reach)
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -273,7 +295,7 @@ class PrivateAverage:
             return cohort.draw(named)
 
     def aggregate(self, updates: Any, *, like: Any = None, round: int | None = None) -> Any:
-        """Return the private average of one round, in the shape of an update.
+        """Return the private average of one round, times the step, in the shape of an update: add it to the model.
 
         Args:
             updates: one update per client: a list of updates, a dictionary of updates by client, a list of `Reply`,
@@ -311,13 +333,16 @@ class PrivateAverage:
                 warnings.simplefilter("ignore")  # a warning about one reply would tell of it
                 selected = self._select(updates, number, shape)
                 self._begin()
-                answer, threshold = self._compute_round(selected, number, shape)
+                average, threshold = self._compute_round(selected, number, shape)
+                answer, step = self._move(average, threshold, number)
+                del average
             finished = replace(
                 self._progress,
                 rounds=number,
                 token=os.urandom(16).hex(),
                 threshold=threshold,
                 answer=answer,
+                step=step,
                 shape=shape.text,
                 secure=self._secure,
             )
@@ -362,13 +387,14 @@ class PrivateAverage:
                 center=center,
                 threshold=threshold,
                 threshold_units=units,
+                count_within=plan.length(threshold),
                 count_units=plan.count_units if step == 0 else (0, 0),
             )
             noisy = totals.sums + np.array(
                 noise.discrete_gaussian(plan.sum_stddev, shape.size), dtype=np.int64
             )
             move: FloatArray = noisy.astype(np.float64) * (
-                plan.step_size * threshold / units / plan.denominator
+                plan.step_multiple * threshold / units / plan.denominator
             )
             center = move if center is None else center + move
             if step == 0:
@@ -376,6 +402,22 @@ class PrivateAverage:
         if center is None:
             raise AssertionError("a round has at least one step")
         return center, next_threshold
+
+    def _move(
+        self, average: FloatArray, next_threshold: float, number: int
+    ) -> tuple[FloatArray, ServerStep | None]:
+        """Return what a round answers, and the step of the next one, from what was released alone."""
+        step, plan = self._step, self.plan
+        if step is None:
+            return average, None
+        return step.move(
+            average / self.threshold,
+            self._progress.answer,
+            round=number,
+            rounds=plan.rounds,
+            noise_square=plan.noise_square(average.size),
+            next_length=plan.length(next_threshold),
+        )
 
     def _follow_quantile(
         self, totals: ClippedTotals, threshold: float, number: int, noise: NoiseSource

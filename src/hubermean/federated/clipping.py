@@ -24,7 +24,7 @@ class ClippedTotals:
 
     Attributes:
         sums: the clipped updates, added up, in units of threshold / threshold_units.
-        count: of clients within the threshold, weighted: see `RoundPlan.count_units`.
+        count: of clients within a length, weighted: see `RoundPlan.count_units`.
     """
 
     sums: IntArray
@@ -38,6 +38,7 @@ def clip_and_add(
     center: FloatArray | None,
     threshold: float,
     threshold_units: int,
+    count_within: float,
     count_units: tuple[int, int],
 ) -> ClippedTotals:
     """Return the totals of updates that are clipped to the threshold around a center.
@@ -48,7 +49,8 @@ def clip_and_add(
         center: shape (size,); None for zero.
         threshold: largest distance from the center that counts in full.
         threshold_units: the integer norm that stands for it.
-        count_units: what a client within the threshold adds to the count, and what one beyond it takes away.
+        count_within: largest distance from the center of a client that is counted as within.
+        count_units: what a client within adds to the count, and what one beyond takes away.
 
     **Formal guarantees** (proofs/federated.md, Lemma 4)
     - Without any one row, `sums` differs by an integer vector of Euclidean norm at most `threshold_units` (modulo
@@ -58,7 +60,7 @@ def clip_and_add(
     sums, count = np.zeros(size, dtype=np.int64), 0
     with np.errstate(all="ignore"):
         for rows in blocks:
-            clipped, usable, within = _clip(rows, center, threshold, threshold_units)
+            clipped, usable, within = _clip(rows, center, threshold, threshold_units, count_within)
             sums += clipped.sum(axis=0)
             inside, outside = int((usable & within).sum()), int((usable & ~within).sum())
             count += inside * count_units[0] - outside * count_units[1]
@@ -66,9 +68,9 @@ def clip_and_add(
 
 
 def _clip(
-    rows: FloatArray, center: FloatArray | None, threshold: float, threshold_units: int
+    rows: FloatArray, center: FloatArray | None, threshold: float, threshold_units: int, count_within: float
 ) -> tuple[IntArray, np.ndarray, np.ndarray]:
-    """Return clipped rows in units, which rows are usable, and which lie within the threshold."""
+    """Return clipped rows in units, which rows are usable, and which lie within the length that is counted."""
     size = rows.shape[1]
     offset = np.array(rows, order="C") if center is None else np.subtract(rows, center, order="C")
     largest = np.abs(offset).max(axis=1)
@@ -80,7 +82,7 @@ def _clip(
     scale = np.where(largest > 0.0, largest, 1.0)
     offset /= scale[:, None]
     length = np.sqrt(squared_lengths(offset))  # from 1 to sqrt(size), or 0
-    within = largest * length <= threshold
+    within = largest * length <= count_within
     margin = 1.0 - (size + 16) * _ROUNDING
     edge = margin / np.maximum(length, 0.5)
     offset *= (threshold_units * np.minimum(scale / threshold, edge))[:, None]

@@ -42,7 +42,7 @@ class RoundPlan:
         neighbors: the change that is hidden.
         threshold: fixed, or the rule that moves it.
         center: what updates are clipped around: zero, or the last average.
-        step_size: multiple of each step.
+        step_size: multiple of each step, or "adaptive" for one that is learned from the averages.
     """
 
     epsilon: float
@@ -54,7 +54,7 @@ class RoundPlan:
     threshold: float | AdaptiveThreshold
     center: Center
     steps: int
-    step_size: float
+    step_size: float | Literal["adaptive"]
 
     @classmethod
     def checked(
@@ -70,7 +70,7 @@ class RoundPlan:
         threshold: str | float | AdaptiveThreshold,
         center: str,
         steps: int,
-        step_size: float,
+        step_size: float | str | None,
     ) -> RoundPlan:
         """Return the plan, or raise InputError for an argument that is out of range."""
         if not (is_real(epsilon) and 1e-6 <= epsilon <= 1e6):
@@ -112,17 +112,32 @@ class RoundPlan:
             threshold=threshold,
             center="zero" if center == "zero" else "last",
             steps=_check_count("steps", steps, 1000),
-            step_size=check_positive("step_size", step_size),
+            step_size=_check_step_size(step_size, isinstance(threshold, AdaptiveThreshold), center),
         )
         if plan.denominator < 1.0:
             raise InputError(
                 f"{parameter('sampling_rate')} must draw at least one client per round on average: at least "
                 f"{1.0 / plan.population:g}, not {sampling_rate!r}"
             )
-        if not 1e-6 <= plan.step_size <= 1e6:
-            raise InputError(f"{parameter('step_size')} must lie between 1e-6 and 1e6, not {step_size!r}")
         plan._check_discreteness()
         return plan
+
+    # --- what is made of a round -------------------------------------------------------------------------------------
+
+    @property
+    def step_multiple(self) -> float:
+        """What each step within a round is multiplied by; the adaptive step begins after the last one."""
+        return 1.0 if self.step_size == "adaptive" else self.step_size
+
+    def length(self, threshold: float) -> float:
+        """Return the distance within which clients are counted at a threshold."""
+        return (
+            self.threshold.length(threshold) if isinstance(self.threshold, AdaptiveThreshold) else threshold
+        )
+
+    def noise_square(self, size: int) -> float:
+        """Return the expected squared length of the noise in an average of so many numbers, in thresholds."""
+        return self.steps * size * (self.noise_multiplier / self.denominator) ** 2
 
     # --- what one client may move -----------------------------------------------------------------------------------
 
@@ -178,7 +193,7 @@ class RoundPlan:
 
     @cached_property
     def count_units(self) -> tuple[int, int]:
-        """What a client within the threshold adds to the count, and what one beyond it takes away.
+        """What a client within the length that is counted adds to the count, and what one beyond it takes away.
 
         The target and its complement, so that a client that does not reply moves the threshold neither way.
         """
@@ -243,6 +258,25 @@ class RoundPlan:
     def to_text(self) -> str:
         """Return the parameters as canonical JSON, which a saved run is recognised by."""
         return json.dumps(self.to_dict(), sort_keys=True)
+
+
+def _check_step_size(
+    given: float | str | None, adaptive_threshold: bool, center: str
+) -> float | Literal["adaptive"]:
+    if given is None:
+        given = "adaptive" if adaptive_threshold and center == "zero" else 1.0
+    if not isinstance(given, str):
+        if not 1e-6 <= check_positive("step_size", given) <= 1e6:
+            raise InputError(f"{parameter('step_size')} must lie between 1e-6 and 1e6, not {given!r}")
+        return float(given)
+    if given != "adaptive":
+        raise InputError(f"{parameter('step_size')} must be 'adaptive' or a number above 0, not {given!r}")
+    if not (adaptive_threshold and center == "zero"):
+        raise InputError(
+            f"{parameter('step_size', 'adaptive')} needs an adaptive {parameter('threshold')}, which says how long "
+            f"updates are, and {parameter('center', 'zero')}; give a number"
+        )
+    return "adaptive"
 
 
 def _check_count(name: str, value: int, most: int) -> int:

@@ -21,6 +21,7 @@ import numpy as np
 
 from hubermean.data.arrays import FloatArray
 from hubermean.errors import InputError, parameter
+from hubermean.federated.server_step import ServerStep
 
 _APPLICATION = 0x48624672
 """The application id in the header of the file, which marks it as a run."""
@@ -28,7 +29,8 @@ _CHUNK_BYTES = 2**24
 _WAIT_SECONDS = 120.0
 _SCHEMA = (
     "CREATE TABLE run (id TEXT NOT NULL, plan TEXT NOT NULL, shape TEXT, secure INTEGER NOT NULL)",
-    "CREATE TABLE rounds (number INTEGER PRIMARY KEY NOT NULL, threshold TEXT NOT NULL, token TEXT NOT NULL)",
+    "CREATE TABLE rounds (number INTEGER PRIMARY KEY NOT NULL, threshold TEXT NOT NULL, token TEXT NOT NULL, "
+    "step TEXT NOT NULL)",
     "CREATE TABLE answer (part INTEGER PRIMARY KEY NOT NULL, numbers BLOB NOT NULL)",
 )
 
@@ -44,7 +46,8 @@ class Progress:
         rounds: number of finished rounds.
         token: random name of the last finished round, by which the process that computed it knows its answer.
         threshold: of the next round; None before the first.
-        answer: the last average, as a row; None before the first.
+        answer: the last average or move, as a row; None before the first.
+        step: the adaptive step of the next round; None before the first, or where the step is a number.
         secure: whether the noise of all rounds was real.
     """
 
@@ -55,6 +58,7 @@ class Progress:
     token: str | None = None
     threshold: float | None = None
     answer: FloatArray | None = None
+    step: ServerStep | None = None
     secure: bool = True
 
 
@@ -110,7 +114,7 @@ class FileStore:
                 )
             run_id, plan, shape, secure = file.execute("SELECT id, plan, shape, secure FROM run").fetchone()
             last = file.execute(
-                "SELECT number, threshold, token FROM rounds ORDER BY number DESC LIMIT 1"
+                "SELECT number, threshold, token, step FROM rounds ORDER BY number DESC LIMIT 1"
             ).fetchone()
             (number,) = file.execute("SELECT count(*) FROM rounds").fetchone()
             parts = file.execute("SELECT numbers FROM answer ORDER BY part").fetchall()
@@ -121,7 +125,8 @@ class FileStore:
             answer = np.frombuffer(b"".join(part for (part,) in parts), dtype="<f8").astype(np.float64)
             if number != last[0] or not (0.0 < threshold < math.inf) or not np.isfinite(answer).all():
                 raise ValueError("damaged")
-            return replace(begun, rounds=number, threshold=threshold, token=last[2], answer=answer)
+            step = ServerStep.from_text(last[3]) if last[3] else None
+            return replace(begun, rounds=number, threshold=threshold, token=last[2], answer=answer, step=step)
 
     def begin(self, progress: Progress) -> None:
         """Write the file, complete or not at all: an empty one is then damaged, and never taken for a new run."""
@@ -173,7 +178,13 @@ class FileStore:
                     "process at a time, and resume from the file"
                 )
             file.execute(
-                "INSERT INTO rounds VALUES (?, ?, ?)", (number, finished.threshold.hex(), finished.token)
+                "INSERT INTO rounds VALUES (?, ?, ?, ?)",
+                (
+                    number,
+                    finished.threshold.hex(),
+                    finished.token,
+                    finished.step.to_text() if finished.step else "",
+                ),
             )
             file.execute("UPDATE run SET shape = ?, secure = ?", (finished.shape, finished.secure))
             file.execute("DELETE FROM answer")

@@ -28,8 +28,9 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
     """Federated averaging that is differentially private for each client and survives poisoned ones.
 
     Use it in place of `flwr.serverapp.strategy.FedAvg`. The clients need no change: each trains the arrays it gets and
-    sends them back. The strategy subtracts what it sent, clips each client's update, averages with noise, and adds the
-    average to the global arrays. Integer arrays, such as counters of batch normalization, keep their initial value.
+    sends them back. The strategy subtracts what it sent, clips each client's update, averages with noise, and adds a
+    multiple of the average to the global arrays. Integer arrays, such as counters of batch normalization, keep their
+    initial value.
 
     Args:
         epsilon, delta: privacy budget of the whole run, for each client (each SuperNode) with all its replies.
@@ -38,7 +39,9 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
             zero.
         sampling, sampling_rate, neighbors, threshold, center, steps: as for `hubermean.federated.PrivateAverage`.
             With "poisson" the strategy tosses the coins itself, over all nodes that are connected when a round begins.
-        server_learning_rate: multiple of the average that is added to the global arrays.
+        step_size: as for `PrivateAverage`; by default it is learned from the averages where the threshold is adaptive,
+            and 1 where it is not.
+        server_learning_rate: multiplies what is added to the global arrays; needed with a fixed threshold alone.
         min_available_nodes: rounds wait until so many nodes are connected; default 2.
         fraction_evaluate: share of the nodes that evaluate the model; by default none, since nothing of it is
             returned, or all with `unsafe_evaluate_metrics_aggr_fn`.
@@ -76,6 +79,7 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
         threshold: str | float | AdaptiveThreshold = "adaptive",
         center: str = "zero",
         steps: int = 1,
+        step_size: float | str | None = None,
         server_learning_rate: float = 1.0,
         min_available_nodes: int = 2,
         fraction_evaluate: float | None = None,
@@ -113,6 +117,7 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]
             threshold=threshold,
             center=center,
             steps=steps,
+            step_size=step_size,
             state_file=state_file,
             ledger=ledger,
             dataset=dataset,
