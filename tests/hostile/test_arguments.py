@@ -83,7 +83,17 @@ def test_a_group_without_an_interval_among_others_can_be_written() -> None:
             return np.array([[math.nan], [1.0]]), np.array([[math.nan], [3.0]])
 
     trips = pa.table({"u": [1, 2], "v": [1.0, 2.0], "g": ["a", "b"]})
-    table = hm.mean(trips, user="u", value="v", epsilon=1, by="g", keys=["a", "b"], bounds=(0, 4), per="user")
+    table = hm.mean(
+        trips,
+        user="u",
+        value="v",
+        epsilon=1,
+        by="g",
+        keys=["a", "b"],
+        bounds=(0, 4),
+        per="user",
+        max_groups=1,
+    )
     mixed = replace(table, intervals=Ends())
     rows = json.loads(mixed.to_json())["rows"]
     assert [row["interval"] and row["interval"]["low"] for row in rows] == [None, 1.0]

@@ -377,7 +377,7 @@ def test_entries_of_one_user_and_no_other_have_one_owner(trips: Any, keys: Any, 
     ],
     ids=str,
 )
-def test_owners_are_told_apart_whatever_the_type_of_ids(made: Maker, ids: pa.Array) -> None:
+def test_owners_are_distinguished_whatever_the_type_of_ids(made: Maker, ids: pa.Array) -> None:
     cities = ["Bern", "Zug", "Bern", "Zug", "Basel", None]
     data = made(pa.table({"u": ids, "city": cities, "v": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]}))
     table = _grouped(data, max_groups=None)
