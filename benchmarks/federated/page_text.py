@@ -142,8 +142,8 @@ here; `PrivateAverage` otherwise runs as it is released, with exact integer sums
   earlier forms of the step were judged as well, on MNIST: one was weak under *label flip*, the other in two-shard with
   {tuned_share:.0%} hostile; both were replaced on seeds 1 to 3. So the defaults are not as untouched by the
   judging on MNIST as the others. On Fashion-MNIST nothing was chosen. Replies that a rule breaks on or does not (*NaN*,
-  *zero*, *false weights*) are judged on the first {n_withstood} seeds; tuned contestants in the three settings that were measured
-  first (MNIST, softmax, iid with 0% and 20% and two-shard with 20% hostile) on all.
+  *zero*, *false weights*) are judged on the first {n_withstood} seeds; tuned contestants in the three settings that
+  were measured first (MNIST, softmax, iid with 0% and 20% and two-shard with 20% hostile) on all.
 - **Attacks.** Hostile clients know all honest updates and act together. *Sign flip*: minus the honest mean. *Inner
   product*: the same {strength:g} times as long. *A little is enough*: the honest mean minus {deviations:g} standard
   deviations in every coordinate. *Min-max*: as far against the honest mean as honest updates are from each other.
