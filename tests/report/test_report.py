@@ -352,7 +352,7 @@ def test_a_group_that_was_refused_says_so() -> None:
     ]
     read = Reader(page(StandIn(items=items, by=("city", "year"))))
     assert "3 groups by city and year, 2 of them released" in read.words
-    assert "(missing) 2 not released: too few users <here>" in read.words
+    assert "all 2 not released: too few users <here>" in read.words
     assert len(read.named("circle")) == 2
 
 

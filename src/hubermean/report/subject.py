@@ -10,7 +10,15 @@ from typing import Any
 from hubermean.errors import printable
 from hubermean.report.chart import Point
 from hubermean.types.formatting import about
-from hubermean.types.group_order import GroupOrder, axis_ends, group_times, is_noise, order_groups
+from hubermean.types.group_order import (
+    GroupOrder,
+    axis_ends,
+    group_times,
+    is_noise,
+    is_total,
+    order_groups,
+    show_key,
+)
 from hubermean.types.release import DEFAULT_LEVEL, Interval, Release
 from hubermean.types.release_info import ReleaseInfo, format_values
 from hubermean.types.release_table import Refusal, ReleaseTable
@@ -30,6 +38,7 @@ class Line:
     statistic: str = "mean"
     reason: str | None = None
     noise: tuple[bool, ...] = ()
+    is_total: bool = False
 
     @classmethod
     def of(cls, item: Release | Refusal, by: tuple[str, ...]) -> Line:
@@ -42,6 +51,7 @@ class Line:
         columns = len(item.values)
         return cls(
             group=group,
+            is_total=is_total(tuple(keys.values())),
             values=item.values,
             statistic=item.statistic,
             noise=()
@@ -136,6 +146,7 @@ class Subject:
             [line.values[column] if line.values else math.nan for line in self.lines],
             uninformative=[line.is_noise(column) for line in self.lines],
             times=self.times,
+            totals=[line.is_total for line in self.lines],
         )
 
     def axis_ends(self, column: int) -> tuple[float, float] | None:
@@ -180,7 +191,7 @@ class Subject:
 
 
 def _format_key(key: Any) -> str:
-    return "(missing)" if key is None else printable(str(key))
+    return printable(show_key(key))
 
 
 def _describe_charge(info: ReleaseInfo) -> dict[str, str]:

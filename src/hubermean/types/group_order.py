@@ -1,7 +1,8 @@
 """The order and the range in which groups are shown: on a terminal, in a notebook, in a report and in a figure.
 
 Groups in time are shown in time order and joined by a line. Others are sorted by value, the largest first. Values that
-are noise alone, and groups that were refused, come last. All of this is computed from released numbers.
+are noise alone, and groups that were refused, come last. Totals over groups stand below all of them. All of this is
+computed from released numbers.
 """
 
 from __future__ import annotations
@@ -50,20 +51,24 @@ class GroupOrder:
     Attributes:
         rows: all rows.
         ranked: how many of them, from the first one on, have a value that is more than noise.
+        totals: how many of them, at the end, are totals, which are always shown.
     """
 
     rows: tuple[int, ...]
     ranked: int
+    totals: int = 0
 
     def cut(self, most: int, *, all_up_to: int = 0) -> ShownGroups:
         """Return as many rows as may be shown: the first and the last of those that are more than noise."""
-        if len(self.rows) <= max(most, all_up_to):
+        groups = len(self.rows) - self.totals
+        totals = self.rows[groups:]
+        if groups <= max(most, all_up_to):
             return ShownGroups(first=self.rows)
-        left_out, top = len(self.rows) - most, (most + 1) // 2
+        left_out, top = groups - most, (most + 1) // 2
         if self.ranked < most:
-            return ShownGroups(first=self.rows[:most], left_out=left_out)
+            return ShownGroups(first=self.rows[:most], last=totals, left_out=left_out)
         last = self.rows[self.ranked - (most - top) : self.ranked]
-        return ShownGroups(first=self.rows[:top], last=last, left_out=left_out)
+        return ShownGroups(first=self.rows[:top], last=(*last, *totals), left_out=left_out)
 
 
 def order_groups(
@@ -71,12 +76,14 @@ def order_groups(
     *,
     uninformative: Sequence[bool] | None = None,
     times: Sequence[float] | None = None,
+    totals: Sequence[bool] | None = None,
 ) -> GroupOrder:
     """Return the order of groups with these values; NaN for a group that was refused.
 
     Args:
         uninformative: which values are noise alone.
         times: of all groups; they are then in time order.
+        totals: which are totals over groups; they keep their order and come last.
 
     >>> order_groups([1.0, 3.0, float("nan"), 2.0], uninformative=[False, True, False, False]).rows
     (3, 0, 1, 2)
@@ -85,13 +92,29 @@ def order_groups(
     if times is not None:
         return GroupOrder(rows=tuple(sorted(rows, key=lambda row: times[row])), ranked=len(values))
     noise = [False] * len(values) if uninformative is None else uninformative
+    below = [row for row in rows if totals is not None and totals[row]]
 
     def rank(row: int) -> tuple[bool, bool, float]:
         refused = math.isnan(values[row])
         return refused, noise[row], 0.0 if refused else -values[row]
 
-    ordered = tuple(sorted(rows, key=rank))
-    return GroupOrder(rows=ordered, ranked=sum(not any(rank(row)[:2]) for row in ordered))
+    ordered = sorted((row for row in rows if row not in below), key=rank)
+    ranked = sum(not any(rank(row)[:2]) for row in ordered)
+    return GroupOrder(rows=(*ordered, *below), ranked=ranked, totals=len(below))
+
+
+def is_total(key: Sequence[Any]) -> bool:
+    """Return whether a key is that of a total: it has None for the columns that are added up."""
+    return None in key
+
+
+def show_key(key: Any) -> str:
+    """Return the text of one column of a key.
+
+    >>> show_key("north"), show_key(None)
+    ('north', 'all')
+    """
+    return "all" if key is None else str(key)
 
 
 def axis_ends(

@@ -301,7 +301,7 @@ def group_fields(group: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def plain_key(key: Any) -> Any:
     """Return a key as JSON: integers, texts and flags unchanged, dates and other types as text."""
-    return key if isinstance(key, str | int | bool) else str(key)
+    return key if key is None or isinstance(key, str | int | bool) else str(key)
 
 
 def _format_denominator(denominator: Denominator) -> str:

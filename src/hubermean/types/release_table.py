@@ -20,6 +20,7 @@ from hubermean.types.group_order import (
     axis_ends,
     group_times,
     is_noise,
+    is_total,
     order_groups,
 )
 from hubermean.types.release import Denominator, Interval, Release, group_fields
@@ -252,7 +253,9 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         several = len(self.columns) > _NAMED
         columns = f"{len(self.columns):,} columns" if several else ", ".join(self.columns)
         chosen = "public" if self.public_keys else "selected privately"
-        counted = "1 group" if len(self) == 1 else f"{len(self):,} groups"
+        totals = sum(map(is_total, self.keys))
+        counted = "1 group" if len(self) - totals == 1 else f"{len(self) - totals:,} groups"
+        counted += (" and 1 total" if totals == 1 else f" and {totals:,} totals") if totals else ""
         notes = [*([self.note] if self.note else []), f"{counted}, {chosen}"]
         what = "Number of" if self.statistic == "count" else "Mean"
         return f"{what} {columns} by {', '.join(self.by)}   ({'; '.join(notes)})"
@@ -269,7 +272,12 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             column: the number of the value column.
         """
         noise = self.is_uninformative(column).tolist()
-        return order_groups(self.values[:, column].tolist(), uninformative=noise, times=self.times)
+        return order_groups(
+            self.values[:, column].tolist(),
+            uninformative=noise,
+            times=self.times,
+            totals=list(map(is_total, self.keys)),
+        )
 
     def axis_ends(self, column: int = 0, level: float = DEFAULT_LEVEL) -> tuple[float, float] | None:
         """Return the range that a chart of a column shows, on which every value is that is more than noise.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hubermean.types.formatting import about
+from hubermean.types.group_order import show_key
 from hubermean.types.release_info import DEFAULT_LEVEL, format_values
 from hubermean.types.screen import Grid
 from hubermean.types.text_chart import Span, TimeChart, TimePoint
@@ -59,7 +60,7 @@ def show_groups(table: ReleaseTable) -> Grid:
 
 def _cells(table: ReleaseTable, row: int, column: int, *, noise: bool) -> list[str]:
     """Return the cells of a group: its keys, the value, the interval and the number behind it."""
-    cells = [str(key) for key in table.keys[row]]
+    cells = [show_key(key) for key in table.keys[row]]
     width = len(cells) + 1 + (table.intervals is not None) + _measures(table)
     if row in table.refusals:
         cells.append("not released")

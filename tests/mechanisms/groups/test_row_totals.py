@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -63,6 +65,18 @@ def test_intervals_of_totals_hold_the_truth() -> None:
         plain = [*frame.groupby("region")["paid"].mean(), frame["paid"].mean()]
         held += ((low[5:, 0] <= plain) & (plain <= high[5:, 0])).tolist()
     assert np.mean(held) >= 0.9
+
+
+def test_totals_stand_below_the_groups_on_every_screen() -> None:
+    made = release(sales())
+    lines = [line.split() for line in repr(made).splitlines()]
+    shown = [line[:2] for line in lines if line[:1] in (["north"], ["south"], ["all"])]
+    assert shown[-3:] == [["north", "all"], ["south", "all"], ["all", "all"]]
+    assert "5 groups and 3 totals" in repr(made)
+    assert json.loads(made.to_json())["rows"][-1]["group"] == {"region": None, "shop": None}
+    assert made.to_pandas()["shop"].isna().sum() == 3
+    page = made.to_html()
+    assert page.index(">all<") > page.index(">nobody<")
 
 
 def test_hierarchies_follow_the_order_of_columns() -> None:
