@@ -161,6 +161,14 @@ def test_public_bounds_save_the_search_and_confine_values() -> None:
     assert ((one_sided.interval_at(0.95) or (np.zeros(1),))[0] >= 0.0).all()
 
 
+@pytest.mark.parametrize("bounds", [(-1e308, 1e308), (0.0, 1e100), (0.0, 1e-300), (1.0, 1.0 + 2.0**-52)])
+def test_bounds_that_no_number_is_read_with_are_refused(bounds: tuple[float, float]) -> None:
+    """They ended in a division by zero after the charge, or in means that are NaN without a reason."""
+    with pytest.raises(hm.InputError, match="narrower bounds|widen them") as refused:
+        release(visits(200), bounds=bounds)
+    assert not isinstance(refused.value, hm.NotReleased)
+
+
 def test_several_columns_share_the_weights() -> None:
     frame = visits().assign(other=lambda one: -3.0 * one["value"])
     found = release(frame, value=["value", "other"], epsilon=6.0)
