@@ -244,3 +244,41 @@ def test_intervals_hold_the_plain_means(delta: float) -> None:
         plain = plain_means(frame)
         held += ((low[:, 0] <= plain) & (plain <= high[:, 0])).tolist()
     assert np.mean(held) >= 0.93
+
+
+def far_group(n_users: int, share: float, *, level: float = 500.0, seed: int = 0) -> pd.DataFrame:
+    """A share of the users is in group 5, at this level; all others are in one of five groups near 10."""
+    rng = np.random.default_rng(seed)
+    group = np.where(np.arange(n_users) < share * n_users, 5, rng.integers(0, 5, n_users))
+    value = np.where(group == 5, level, 10.0) + rng.normal(0.0, 2.0, n_users)
+    return pd.DataFrame({"user": np.arange(n_users), "group": group, "value": value})
+
+
+@pytest.mark.parametrize("level", [50.0, 500.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_group_beyond_the_bounds_of_all_passes_has_no_value(delta: float, level: float) -> None:
+    """3% of the users, hundreds of scales away: the mean of 500 came out as 22, with 19 to 25 for its interval. It is
+    in no total either. Another seed or group, with the same values, is there: nothing else is refused."""
+    frame = far_group(3000, 0.03, level=level)
+    released = release(frame, delta=delta, rollup=True)
+    low, high = released.interval_at(0.95) or (np.zeros(1), np.zeros(1))
+    plain = plain_means(frame)
+    for group in KEYS:
+        if group in released.refusals:
+            assert group == 5
+            assert "too far" in released.refusals[group]
+            assert np.isnan(released.values[[5, 6]]).all()
+            assert np.isnan(low[[5, 6]]).all()
+        else:
+            assert low[group, 0] <= plain[group] <= high[group, 0]
+
+
+def test_a_group_that_the_passes_reach_has_its_value() -> None:
+    """However far away: a tenth of the users is enough for bounds as wide as that."""
+    frame = far_group(3000, 0.1)
+    released = release(frame, rollup=True)
+    assert not released.refusals
+    low, high = released.interval_at(0.95) or (np.zeros(1), np.zeros(1))
+    assert (low[:-1, 0] <= plain_means(frame)).all()
+    assert (plain_means(frame) <= high[:-1, 0]).all()
+    assert low[-1, 0] <= frame["value"].mean() <= high[-1, 0]
