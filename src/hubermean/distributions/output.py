@@ -346,9 +346,12 @@ def without_claims(distribution: OutputDistribution) -> OutputDistribution:
 
 
 def natural_sort_key(key: Any) -> tuple[tuple[bool, int, str], ...]:
-    """Return the sort key of a partition key: texts that are integers sort by value, before all others."""
+    """Return the sort key of a partition key: texts that are integers sort by value, before all others.
+
+    Different texts have different sort keys, or the order of "1" and "01" would be that of the data.
+    """
     texts = map(str, key if isinstance(key, tuple) else (key,))
     return tuple(
-        (False, int(text), "") if re.fullmatch("-?[0-9]{1,18}", text, re.ASCII) else (True, 0, text)
+        (False, int(text), text) if re.fullmatch("-?[0-9]{1,18}", text, re.ASCII) else (True, 0, text)
         for text in texts
     )

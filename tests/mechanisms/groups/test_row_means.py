@@ -15,7 +15,7 @@ from hubermean.mechanisms.adaptive.mechanism import Adaptive
 from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.resolution import prepare_groups, resolve_group_mechanism
-from hubermean.mechanisms.groups.row_estimates import GroupWeights, shrink_scales
+from hubermean.mechanisms.groups.row_estimates import ColumnEstimates, GroupWeights, Pass, shrink_scales
 from hubermean.mechanisms.groups.row_means import select_rows
 from hubermean.mechanisms.registry import resolve_mechanism
 from hubermean.noise.seeded import InsecureSeededNoise
@@ -161,6 +161,14 @@ def test_public_bounds_save_the_search_and_confine_values() -> None:
     assert ((one_sided.interval_at(0.95) or (np.zeros(1),))[0] >= 0.0).all()
 
 
+@pytest.mark.parametrize("bounds", [(-1e308, 1e308), (0.0, 1e100), (0.0, 1e-300), (1.0, 1.0 + 2.0**-52)])
+def test_bounds_that_no_number_is_read_with_are_refused(bounds: tuple[float, float]) -> None:
+    """They ended in a division by zero after the charge, or in means that are NaN without a reason."""
+    with pytest.raises(hm.InputError, match=r"narrower bounds|widen them") as refused:
+        release(visits(200), bounds=bounds)
+    assert not isinstance(refused.value, hm.NotReleased)
+
+
 def test_several_columns_share_the_weights() -> None:
     frame = visits().assign(other=lambda one: -3.0 * one["value"])
     found = release(frame, value=["value", "other"], epsilon=6.0)
@@ -236,3 +244,66 @@ def test_intervals_hold_the_plain_means(delta: float) -> None:
         plain = plain_means(frame)
         held += ((low[:, 0] <= plain) & (plain <= high[:, 0])).tolist()
     assert np.mean(held) >= 0.93
+
+
+def far_group(n_users: int, share: float, *, level: float = 500.0, seed: int = 0) -> pd.DataFrame:
+    """A share of the users is in group 5, at this level; all others are in one of five groups near 10."""
+    rng = np.random.default_rng(seed)
+    group = np.where(np.arange(n_users) < share * n_users, 5, rng.integers(0, 5, n_users))
+    value = np.where(group == 5, level, 10.0) + rng.normal(0.0, 2.0, n_users)
+    return pd.DataFrame({"user": np.arange(n_users), "group": group, "value": value})
+
+
+@pytest.mark.parametrize("level", [50.0, 500.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_group_beyond_the_bounds_of_all_passes_has_no_value(delta: float, level: float) -> None:
+    """3% of the users, tens or hundreds of standard deviations away: the mean of 500 came out as 22, with an interval
+    of 19 to 25. It is in no total either, and no other group is refused."""
+    frame = far_group(3000, 0.03, level=level)
+    released = release(frame, delta=delta, rollup=True)
+    low, high = released.interval_at(0.95) or (np.zeros(1), np.zeros(1))
+    plain = plain_means(frame)
+    for group in KEYS:
+        if group in released.refusals:
+            assert group == 5
+            assert "too far" in released.refusals[group]
+            assert np.isnan(released.values[[5, 6]]).all()
+            assert np.isnan(low[[5, 6]]).all()
+        else:
+            assert low[group, 0] <= plain[group] <= high[group, 0]
+
+
+def test_a_group_that_the_passes_reach_has_its_value() -> None:
+    """However far away: a tenth of the users is enough for bounds as wide as that."""
+    frame = far_group(3000, 0.1)
+    released = release(frame, rollup=True)
+    assert not released.refusals
+    low, high = released.interval_at(0.95) or (np.zeros(1), np.zeros(1))
+    assert (low[:-1, 0] <= plain_means(frame)).all()
+    assert (plain_means(frame) <= high[:-1, 0]).all()
+    assert low[-1, 0] <= frame["value"].mean() <= high[-1, 0]
+
+
+def one_pass(mean: float, stddev: float) -> Pass:
+    """A pass around 5 that finds this mean, with this noise in it, in three groups of weight 1,000."""
+    return Pass(
+        centers=np.full(3, 5.0),
+        scales=np.ones(3),
+        bound=100.0,
+        sums=1000.0 * np.full(3, mean - 5.0),
+        stddev=1000.0 * stddev,
+        beyond=10.0,
+        missed=0.0,
+    )
+
+
+@pytest.mark.parametrize(("wide", "apart"), [(14.0, True), (6.0, False)])
+def test_passes_that_disagree_beyond_noise_widen_the_interval(wide: float, apart: bool) -> None:
+    """A narrow bound cut most of the values that a wide one shows, and its sums have the least noise: 5.1, with an
+    interval of 3.0, for a mean of 14."""
+    weights = GroupWeights.of_groups(np.full(3, 1000.0), stddev=10.0, missed=0.0)
+    passes = [one_pass(5.1, 0.01), one_pass(wide, 0.5)]
+    made = ColumnEstimates.of(passes, np.full(3, 1e4), 10.0, weights, usual=1.0)
+    assert made.means == pytest.approx(5.1, abs=0.05)
+    reach = made.means + made.clipping
+    assert (reach >= wide).all() if apart else (made.clipping == 0.0).all()

@@ -29,6 +29,7 @@ from hubermean.accounting.budget import (
 from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.groups.partition_selection import PartitionSelection
 from hubermean.mechanisms.groups.row_selection import RowSelection
+from hubermean.noise.batch import LARGEST_SCALE
 from hubermean.types.request import Neighbors, Request
 
 MOST_GROUPS = 10_000
@@ -92,14 +93,14 @@ class GroupBudgetSplit:
             delta = request.delta / 2.0 if parts == 2 else 0.0
             if max_groups is None:  # one budget in rho for all, of which selection takes its part first
                 total = PrivacyBudget.concentrated(epsilon, delta).total
-                if total <= 0:
+                selection = RowSelection(
+                    rho=total * _ROW_SELECTION_PART, delta=Fraction(request.delta) / 2, add_remove=not twice
+                )
+                if total <= 0 or selection.noise.scale > LARGEST_SCALE:
                     raise InputError(
                         f"{parameter('epsilon')} and {parameter('delta')} are too small to select groups privately; "
                         f"raise them, or give {parameter('keys')}"
                     )
-                selection = RowSelection(
-                    rho=total * _ROW_SELECTION_PART, delta=Fraction(request.delta) / 2, add_remove=not twice
-                )
             else:
                 selection = PartitionSelection(
                     epsilon=own / changes, delta=Fraction(request.delta) / (parts * changes)

@@ -9,6 +9,7 @@ from hubermean.errors import InputError, parameter
 from hubermean.mechanisms.adaptive.mechanism import Adaptive
 from hubermean.mechanisms.base import Mechanism
 from hubermean.mechanisms.clipped.mechanism import Clipped
+from hubermean.mechanisms.contributions import Grid
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.grouped import GroupByGroup, GroupMechanism, PreparedGroups, SummedGroups
@@ -99,6 +100,11 @@ def _prepare_rows(
         steps = replace(mechanism, max_records=None).steps(
             request, facts, "rows", budget=budget, spent_before=spent
         )
+        for number, own in enumerate(facts.columns):
+            low, high = steps.split.known.pair(number)
+            if low is not None and high is not None:
+                # Refused as without groups: estimates in such units would overflow, or be finer than what is read.
+                Grid.choose((low, high), own, noise_factor=1.0)
     else:
         cap = 1 if by_user else mechanism.max_records if isinstance(mechanism, Count) else None
         # Of the values nothing is needed.

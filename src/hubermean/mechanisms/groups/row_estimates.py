@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubermean.data.arrays import FloatArray
 from hubermean.mechanisms.groups.row_queries import Accounting
@@ -20,6 +21,9 @@ _FLOOR = 0.1
 SEEN = 2.0
 """Standard deviations of the noise in a group's weight that it must exceed for the group to stand for itself."""
 _LEAST_SEEN = 3  # groups that show what the others are like
+# By how much the last pass may move a group: of what it moves one whose rows are all beyond the bound, and on top of
+# so many standard deviations of noise.
+_MOVED, _SURE = 0.25, 4.0
 _BETWEEN = 1.5  # times the deviation of groups from each other, for the interval of one that is not seen
 
 
@@ -65,6 +69,10 @@ class GroupWeights:
         """The size of each group beside the average, for what users beyond a bound take off; at least 1."""
         return np.maximum(self.positive * self.groups / self.total, 1.0)
 
+    def blur(self, shift: FloatArray) -> FloatArray:
+        """Return the standard deviation of a mean so far from where sums were centered, for noise in the weight."""
+        return np.abs(shift) * self.stddev / self.positive
+
     def seen(self) -> FloatArray:
         """Return whether each group has more weight than noise alone would show, as 0 or 1."""
         return (self.values > SEEN * self.noise).astype(np.float64)
@@ -105,12 +113,15 @@ class Combined:
         means, variance: per group, the variance for noise alone.
         center: of each group, on the average of passes.
         missed: about how much clipping took off each sum, in units of the values.
+        apart: how far the mean of a pass lies from that of all, where noise does not explain it: then clipping took
+            more off the others, or off this one, than was to be expected.
     """
 
     means: FloatArray
     variance: FloatArray
     center: FloatArray
     missed: FloatArray
+    apart: FloatArray
 
     @classmethod
     def of(cls, passes: Sequence[Pass], weights: GroupWeights) -> Combined:
@@ -124,11 +135,20 @@ class Combined:
             )
             return found
 
+        own = [one.centers + one.scales * one.sums / divisor for one in passes]
+        means = average(own)
+        blurs = [weights.blur(mean - one.centers) for mean, one in zip(own, passes, strict=True)]
+        distances = [np.abs(one - means) for one in own]
+        apart = [
+            np.where(distance > _SURE * np.sqrt(1.0 / one + blur**2), distance, 0.0)
+            for distance, one, blur in zip(distances, precision, blurs, strict=True)
+        ]
         return cls(
-            means=average([one.centers + one.scales * one.sums / divisor for one in passes]),
+            means=means,
             variance=1.0 / total,
             center=average([one.centers for one in passes]),
             missed=average([one.scales * one.missed for one in passes]),
+            apart=np.max(apart, axis=0),
         )
 
     def pooled(self) -> tuple[FloatArray, float]:
@@ -170,18 +190,29 @@ def shrink_scales(magnitudes: FloatArray, stddev: FloatArray, weights: GroupWeig
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnEstimates:
-    """One column of the result, per group: means, the variances of noise and sampling, what clipping may take off."""
+    """One column of the result, per group: means, the variances of noise and sampling, what clipping may take off.
+
+    Attributes:
+        reached: whether the passes came as far as the values of the group; otherwise its mean is unknown.
+    """
 
     means: FloatArray
     noise_variance: FloatArray
     sampling_variance: FloatArray
     clipping: FloatArray
+    reached: NDArray[np.bool_]
 
     @classmethod
     def of(
-        cls, passes: Sequence[Pass], squares: FloatArray, squares_stddev: float, weights: GroupWeights
+        cls,
+        passes: Sequence[Pass],
+        squares: FloatArray,
+        squares_stddev: float,
+        weights: GroupWeights,
+        *,
+        usual: float,
     ) -> ColumnEstimates:
-        """`squares`: noisy sums of squared entries of the last pass, in squared scales."""
+        """`squares`: noisy sums of squared entries of the last pass, in squared scales; `usual`: see `_are_reached`."""
         combined = Combined.of(passes, weights)
         # What the weight may be less than measured matters most where it is hardly seen.
         divisor = np.maximum(weights.values - weights.stddev, weights.stddev)
@@ -193,10 +224,15 @@ class ColumnEstimates:
             # The weight matters as far as the mean lies from where sums were centered.
             noise_variance=combined.variance * wider + (shift * weights.stddev / divisor) ** 2,
             sampling_variance=spread * passes[-1].scales ** 2 / divisor**2,
-            clipping=(
-                combined.missed * np.maximum(shares, weights.shares) + shift * weights.missed * weights.shares
-            )
-            / divisor,
+            clipping=np.maximum(
+                (
+                    combined.missed * np.maximum(shares, weights.shares)
+                    + shift * weights.missed * weights.shares
+                )
+                / divisor,
+                combined.apart,
+            ),
+            reached=_are_reached(passes, weights, usual),
         )
         return made._pool(combined, weights)
 
@@ -217,7 +253,24 @@ class ColumnEstimates:
             noise_variance=np.where(seen, self.noise_variance, apart),
             sampling_variance=self.sampling_variance,
             clipping=np.where(seen, self.clipping, usual),
+            reached=self.reached,
         )
+
+
+def _are_reached(passes: Sequence[Pass], weights: GroupWeights, usual: float) -> NDArray[np.bool_]:
+    """Return whether the last pass left each group about where those before it had seen it.
+
+    Rows that lie far beyond the bound move their group by the bound in every pass, however much further they lie: what
+    clipping takes off is then no small part, and no interval around what was found would hold the mean. `usual` is the
+    norm of a usual row whose entries lie one scale from the centers.
+    """
+    last, divisor = passes[-1], weights.positive
+    before = Combined.of(passes[:-1], weights)
+    blur = weights.blur(before.means - before.center)
+    variance = (last.stddev / divisor) ** 2 + (before.variance + blur**2) / last.scales**2
+    moved = np.abs(last.sums) / divisor - _SURE * np.sqrt(variance)
+    reached: NDArray[np.bool_] = moved <= _MOVED * last.bound / usual
+    return reached
 
 
 def _spread(squares: FloatArray, stddev: float, weights: GroupWeights) -> tuple[FloatArray, FloatArray]:
@@ -254,6 +307,11 @@ class RowEstimates:
     def covers(self) -> str:
         return NOISE_SAMPLING_AND_CLIPPING
 
+    def reached(self) -> NDArray[np.bool_]:
+        """Return whether the passes came as far as each group, in all columns."""
+        found: NDArray[np.bool_] = np.all([column.reached for column in self.columns], axis=0)
+        return found
+
     def values(self) -> FloatArray:
         """Shape (groups, columns); NaN for groups without a value."""
         return self._confined([column.means for column in self.columns])
@@ -281,7 +339,7 @@ class RowEstimates:
             for column, (low, high) in zip(columns, self.bounds, strict=True)
         ]
         values = np.stack(confined, axis=1)
-        values[self.weights.shown() == 0.0] = np.nan
+        values[(self.weights.shown() == 0.0) | ~self.reached()] = np.nan
         return values
 
     def denominators(self, level: float = DEFAULT_LEVEL) -> list[Denominator]:

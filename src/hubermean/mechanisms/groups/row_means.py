@@ -57,6 +57,7 @@ from hubermean.types.request import Neighbors
 
 GROUP_WEIGHTS = "weights of groups"
 _TOO_SMALL = "too few users to see beside the noise"
+_TOO_FAR = "values too far from those of most users to be found"
 _FINEST = 1.0 / 16.0  # of a scale: the least bound on the norm of a row
 # Groups whose centers differ by less than this many scales are unlikely to differ in scale.
 _APART = 1.0
@@ -236,7 +237,7 @@ class RowMeans(RowMechanism):
                 )
             )
             if last:
-                made = ColumnEstimates.of(passes, terms[-1], sums.squares_stddev, weights)
+                made = ColumnEstimates.of(passes, terms[-1], sums.squares_stddev, weights, usual=usual)
                 return made, passes[-1]
             centers, spread = Combined.of(passes, weights).pooled()
             if low is not None or high is not None:
@@ -257,13 +258,14 @@ class RowMeans(RowMechanism):
             estimates, keys = add_totals(estimates, keys, made.groups_per_user)
         weights = estimates.weights
         hidden = np.flatnonzero(weights.shown() == 0.0).tolist()
+        far = np.flatnonzero(~estimates.reached()).tolist()
         return GroupOutcome(
             keys=keys,
             values=estimates.values(),
             parameters={**made.parameters(), **found.parameters()},
             intervals=estimates,
             denominators=estimates,
-            refusals=dict.fromkeys(hidden, _TOO_SMALL),
+            refusals={**dict.fromkeys(far, _TOO_FAR), **dict.fromkeys(hidden, _TOO_SMALL)},
             mechanism="adaptive",
             budget_breakdown=breakdown,
             warnings=() if hidden else warn_of_small_groups(weights),

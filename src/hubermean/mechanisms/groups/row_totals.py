@@ -68,11 +68,14 @@ def _add(
 ) -> ColumnEstimates:
     rows = [_total(column, weights, one.parts, groups_per_user) for one in totals]
     means, noise, sampling, clipping = (np.array(one) for one in zip(*rows, strict=True))
+    # A part that was not reached is missing from its totals, however few users it has.
+    reached = [bool(column.reached[one.parts].all()) for one in totals]
     return ColumnEstimates(
         means=np.concatenate([column.means, means]),
         noise_variance=np.concatenate([column.noise_variance, noise]),
         sampling_variance=np.concatenate([column.sampling_variance, sampling]),
         clipping=np.concatenate([column.clipping, clipping]),
+        reached=np.concatenate([column.reached, reached]),
     )
 
 
