@@ -217,8 +217,8 @@ def _word_on_small_groups(results: Results) -> str:
         return "At this budget, half of the groups of any size are refused or off by more than half of their mean."
     if min(usable) == SIZES[0]:
         return (
-            "Groups of any size are usually off by less than half of their mean, but the values of small ones come mostly "
-            "from the other groups: look at their intervals, or merge them."
+            "Groups of any size are usually off by less than half of their mean, but the values of small ones come "
+            "mostly from the other groups: look at their intervals, or merge them."
         )
     return (
         f"Merge groups of fewer than {min(usable):,} users or raise epsilon: most of them are refused or off by more "
