@@ -16,7 +16,7 @@ from hubermean.ingest.duckdb.queries import GroupQuery
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.partition_selection import PartitionSelection
 
-CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10)}
+CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10), "max_groups": 1}
 
 
 RECORD = {**CLIPPED, "max_groups": 2, "per": "record", "max_records": 3}
@@ -58,10 +58,9 @@ def test_no_move_between_groups_beats_the_guarantee_however_long_one_looks(
             delta=1e-4,
             groups=5,
             neighbors=neighbors,
-            max_groups=max_groups,
             private_keys=private_keys,
             pairs=400,
-            **CLIPPED,
+            **{**CLIPPED, "max_groups": max_groups},
             **more,
         )
         assert found.kept, repr(found)
@@ -124,7 +123,7 @@ def test_a_broken_division_is_caught(
     monkeypatch: pytest.MonkeyPatch, broken: Any, options: dict[str, Any]
 ) -> None:
     broken(monkeypatch)
-    assert is_caught(epsilon=1, groups=4, pairs=12, **CLIPPED, **options)
+    assert is_caught(epsilon=1, groups=4, pairs=12, **{**CLIPPED, **options})
 
 
 def test_the_datasets_of_an_audit_are_records_like_any_other() -> None:

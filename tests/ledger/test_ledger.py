@@ -192,7 +192,7 @@ def test_the_record_answers_without_the_data(ledger: hm.Ledger, tmp_path: Path) 
         {"neighbors": "replace-values"},
         {"non_finite": "clamp"},
         {"resolution": 0.5},
-        {"by": "city", "keys": ["a"], "mechanism": "clipped"},
+        {"by": "city", "keys": ["a"], "max_groups": 1, "mechanism": "clipped"},
         {"mechanism": "clipped"},
         {"question": "another"},
         {"data": TRIPS.slice(1)},

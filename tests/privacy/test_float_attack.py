@@ -27,7 +27,7 @@ from hubermean.ingest.reading import ReadRequest
 from hubermean.mechanisms.base import Mechanism, Outcome, Prepared
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
-from hubermean.mechanisms.groups.resolution import needs_pool, prepare_groups, resolve_group_mechanism
+from hubermean.mechanisms.groups.resolution import prepare_groups, resolve_group_mechanism
 from hubermean.mechanisms.registry import resolve_mechanism
 from hubermean.release.grouped import Grouping, release_groups
 from hubermean.release.path import release_user_table
@@ -158,7 +158,7 @@ class Side:
         group_split = GroupBudgetSplit.of(
             self._request,
             max_groups=grouping.max_groups,
-            public_keys=grouping.keys is not None,
+            groups=None if grouping.keys is None else len(grouping.keys),
             delta_for="keys" if case.statistic == "count" else "all",
         )
         self._mechanism = resolve_group_mechanism(case.made(), group_split)
@@ -169,10 +169,9 @@ class Side:
                 max_groups=grouping.max_groups,
             )
         facts = PublicFacts.of(self._table.members, Neighbors.ADD_REMOVE)
-        pooled = needs_pool(self._mechanism)
-        relation = group_split.estimation.neighbors
-        pool_facts = PublicFacts.of(self._table.users(), relation) if pooled else None
-        self._prepared = prepare_groups(self._mechanism, group_split, facts, pool_facts)
+        public = group_split.estimation.neighbors.users_are_public
+        n_users = self._table.n_owners if public else None
+        self._prepared = prepare_groups(self._mechanism, group_split, facts, n_users)
 
     @contextlib.contextmanager
     def open(self, data: Any, *, by: Sequence[str]) -> Iterator[Any]:

@@ -86,10 +86,11 @@ def describe_question(
         "reading": None if reading is None else _identify_reading(reading),
         "keys": None if grouping is None or grouping.keys is None else _write_in_full(list(grouping.keys)),
         "max_groups": None if grouping is None else grouping.max_groups,
-        "rollup": grouping is not None and grouping.rollup,
         "data": source if name is None else name,
         "named": name is not None,
     }
+    if grouping is not None and grouping.rollup:  # without it, digests are those of older ledgers
+        identity["rollup"] = True
     if counts is not None and name is None:
         identity["counts"] = _identify_data(counts)
     users = () if reading is None else tuple(reading.user)

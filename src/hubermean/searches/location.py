@@ -334,9 +334,9 @@ class IntervalSearch:
         gap = min(self.per_cent - 50 if self.per_cent > 70 else 35, _PER_CENT - self.per_cent)
         return 2.0 * self.sensitivity * nats / (gap * max(users, 1.0))
 
-    def serves(self, users: float) -> bool:
-        """Whether a window, and not "nothing", is to be expected of so many users."""
-        return float(self.rate) * self.per_cent * users >= _SERVING_NATS
+    def serves(self, users: float, *, part: float = 1.0) -> bool:
+        """Whether a window, and not "nothing", is to be expected of so many users; `part` asks for less."""
+        return float(self.rate) * self.per_cent * users >= part * _SERVING_NATS
 
     @property
     def rate(self) -> Fraction:

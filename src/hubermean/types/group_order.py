@@ -125,8 +125,11 @@ def axis_ends(
     Every value is on it, except those that are noise alone beside others. An interval that reaches far beyond those of
     other groups is cut off, since it would flatten all of them.
 
-    >>> axis_ends([1.0, 2.0, 3.0, 4.0], [(0.0, 2.0), (1.0, 3.0), (2.0, 4.0), (-1000.0, 1000.0)])
-    (-4.25, 8.0)
+    >>> values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    >>> ends = [(value - 1.0, value + 1.0) for value in values[:-1]] + [(-1000.0, 1000.0)]
+    >>> low, high = axis_ends(values, ends)
+    >>> -20.0 < low < 0.0, 7.0 < high < 20.0
+    (True, True)
     """
     kept = [row for row in range(len(values)) if math.isfinite(values[row])]
     if useful := [row for row in kept if not (uninformative and uninformative[row])]:

@@ -319,7 +319,15 @@ def test_groups_are_released_from_spark(spark: Any) -> None:
         pa.table({"u": list(range(300)), "g": ["a", "b", "c"] * 100, "v": [1.0, 2.0, 3.0] * 100})
     )
     table = hm.mean(
-        data, user="u", value="v", by="g", keys=["a", "b", "z"], epsilon=1e6, bounds=(0, 9), per="user"
+        data,
+        user="u",
+        value="v",
+        by="g",
+        keys=["a", "b", "z"],
+        epsilon=1e6,
+        bounds=(0, 9),
+        per="user",
+        max_groups=1,
     )
     assert [round(row.value, 3) for row in table][:2] == [1.0, 2.0]
 

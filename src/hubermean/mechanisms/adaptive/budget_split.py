@@ -57,6 +57,8 @@ _CONCENTRATED = 0.5  # so much of a part is as good where losses add up in squar
 _FARTHEST = 1e9  # scales from 0 that the center may lie
 _GIVEN_SHARE = 0.8  # that a window holds of users whose scale the caller gave
 _LOST_SCALES = 3.0
+# Standard deviations of the noise in the number of users, and the part of what a release needs below which it ends.
+_UNSURE, _HOPELESS = 2.0, 0.7
 _SHIFT = 0.133  # of the difference between the tails: how far the mean lies from the center, with 1,000 users
 
 
@@ -460,6 +462,9 @@ class BudgetSplit:
         """
         if self.seeks_scale:
             search = self.interval_search(found)
+            # A search that is all but sure to refuse need not be paid for, however many the measured number stands for.
+            if not search.serves((found.users or 0.0) + _UNSURE * found.users_stddev, part=_HOPELESS):
+                raise InfeasibleError(TOO_FEW)
             found = replace(
                 found,
                 spent=found.spent + self.columns * self.privacy_budget.cost_of_selection(search.epsilon),
