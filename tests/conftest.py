@@ -28,9 +28,10 @@ from hubermean.noise.seeded import InsecureSeededNoise
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave to `make test-all` what is not in the fair sample of a test marked `fair_sample(share)`.
 
-    Tests of Spark come first: one of two workers then has them all, and only one starts a session.
+    Tests of Spark come first: one of two workers then has them all, and only one starts a session. The longest test
+    comes next, so that no worker waits for it at the end.
     """
-    items.sort(key=lambda item: not _needs_spark(item))  # else in their order
+    items.sort(key=lambda item: (not _needs_spark(item), "every_example_prints" not in item.name))
     sampled: dict[str, list[pytest.Function]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("fair_sample"):

@@ -29,7 +29,7 @@ def _audits() -> list[Mutant]:
     return list(found.values())
 
 
-@pytest.mark.fair_sample(0.5)
+@pytest.mark.fair_sample(0.35)
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -62,7 +62,7 @@ _LIST_TABLES = (
 )
 _IS_READ_ONLY = "SELECT current_setting('transaction_read_only') AS setting"
 _CONNECT_SECONDS = 10
-_BATCH_BYTES = 1 << 22
+_BATCH_BYTES = 1 << 23
 _BATCHES_AHEAD = 4
 
 _PLAIN = {16: "bool", 21: "int16", 23: "int32", 20: "int64", 700: "float", 701: "double", 17: "binary"}

@@ -48,9 +48,9 @@ def test_a_user_counts_in_no_more_groups_than_it_may(max_groups: int | None, pub
 
 @pytest.mark.parametrize("max_groups", [1, 2])
 def test_which_shares_count_depends_on_that_user_alone(max_groups: int) -> None:
-    data = records(60)
+    data = records(30)
     alone: Counter[Any] = Counter()
-    for user in range(60):
+    for user in range(30):
         own = data.filter(pa.compute.equal(data["user"], user))
         for key, holders in shares(own, max_groups=max_groups).items():
             alone.update((key, one) for one in holders)

@@ -52,6 +52,7 @@ def plain_means(frame: pd.DataFrame, *, per: str = "record") -> np.ndarray:
     return frame.groupby("group")["value"].mean().reindex(KEYS).to_numpy()
 
 
+@pytest.mark.fair_sample(0.5)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("per", ["record", "user"])
 @pytest.mark.parametrize("neighbors", [one.value for one in Neighbors])
