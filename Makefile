@@ -19,7 +19,7 @@ demo: $(READY)  ## a private mean of real data by person, from a fresh machine
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) postgres java chromium  ## the test suite
-	$(BIN)/python -m pytest -n 3 --dist worksteal -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-all: $(READY) postgres java chromium flower  ## the test suite with its slow statistical parts
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m ""
