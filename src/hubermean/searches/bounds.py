@@ -39,6 +39,7 @@ DISTANCES: FloatArray = np.exp2(np.arange(STEPS) / _PER_OCTAVE)
 
 # Tuned on the distributions and tables that docs/evidence/realdata.md names as such, 300 to 10,000 users.
 _NATS_PER_RANK, _FEW_POWER = 6.0, 0.4  # fewer for fewer than 1,000 users per unit of epsilon
+_NATS_FOR_ONE = 6.0  # with less, one user may always lie beyond a bound at no cost
 _LARGEST_RANK, _LARGEST_TAIL = 0.06, 0.3  # of the users, and of those beyond the scale
 _NATS_BEYOND = 1.5  # so many more users lie beyond what is found, on average
 _LONGER_POWER, _POWER = 3.9, 2.4  # of the longer distance, and of both, in the base measure
@@ -91,8 +92,8 @@ class TailSearch:
         """
         few = min(users * total / 1000.0, 1.0) ** _FEW_POWER
         largest = min(_LARGEST_RANK, _LARGEST_TAIL * (1.0 - share)) * users
-        rank = max(math.floor(min(_NATS_PER_RANK * few / epsilon, largest)), 1)
-        rank += math.ceil(hostile * users)
+        rank = math.floor(min(_NATS_PER_RANK * few / epsilon, largest))
+        rank = max(rank, _least_rank(epsilon)) + math.ceil(hostile * users)
         beyond = rank + _NATS_BEYOND / epsilon
         # A Pareto tail through the scale and what is found would go on with the whole of this.
         seen = math.log(max((1.0 - share) * users / beyond, 1.0))
@@ -141,6 +142,11 @@ class TailSearch:
     def expected_beyond(self) -> float:
         """About how many users lie beyond a distance that is found."""
         return self.rank + _NATS_BEYOND / float(self.epsilon)
+
+
+def _least_rank(epsilon: float) -> int:
+    """A user who is alone beyond a bound can be told from chance where the choice may cost much."""
+    return 0 if epsilon > _NATS_FOR_ONE else 1
 
 
 def expected_cut_off(distance: float, *, total: float) -> float:
@@ -197,7 +203,8 @@ class RankSearch:
     @classmethod
     def plan(cls, users: float, *, epsilon: float, hostile: float = 0.0) -> RankSearch:
         rank = math.floor(min(_RANK_NATS / epsilon, _LARGEST_RANK_SHARE * users))
-        return cls(epsilon=Fraction(epsilon), rank=max(rank, 1) + math.ceil(hostile * users))
+        rank = max(rank, _least_rank(epsilon)) + math.ceil(hostile * users)
+        return cls(epsilon=Fraction(epsilon), rank=rank)
 
     @staticmethod
     def least_epsilon(users: float) -> float:

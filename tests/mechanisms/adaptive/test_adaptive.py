@@ -338,6 +338,15 @@ def test_more_is_expected_beyond_the_bounds_of_a_heavy_tail(monkeypatch: pytest.
     assert run(light) == as_ever
 
 
+def test_a_large_budget_sees_one_user_far_from_all_others() -> None:
+    """He carries a part of the mean that nothing else tells of; with little he is cut off."""
+    values = np.append(np.random.default_rng(9).normal(130.0, 15.0, 4_000), 4_000.0)
+    table = UserTable.from_means(values)
+    for epsilon, kept in ((3.0, False), (100.0, True)):
+        outcome = prepared(table, ADD_REMOVE, epsilon=epsilon).run(table, InsecureSeededNoise(3))
+        assert (outcome.parameters["bounds"][1] > 4_000.0) == kept
+
+
 def test_more_budget_means_less_error() -> None:
     rng = np.random.default_rng(38)
     counts = rng.zipf(2.0, 4000).clip(max=300)

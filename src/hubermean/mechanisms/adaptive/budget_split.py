@@ -53,6 +53,8 @@ _FIRST_BOUND = 0.5  # of the influence bound: what bounds a user in the first st
 _STRETCH = 0.116  # the power of the number of users beyond, over that which should be
 _BEYOND = 2.0  # over epsilon: how many users should lie beyond a bound
 _TAIL_PART, _TAIL_DECAY, _TAIL_PARTS = 0.38, 0.19, (0.06, 0.4)
+# Where there is so much, enough is spent to see the farthest user alone, however far away.
+_ALONE_PART, _ALONE_NATS, _LEAST_ALONE_NATS = 0.27, 26.0, 6.75
 _CONCENTRATED = 0.5  # so much of a part is as good where losses add up in squares
 _FARTHEST = 1e9  # scales from 0 that the center may lie
 _GIVEN_SHARE = 0.8  # that a window holds of users whose scale the caller gave
@@ -316,7 +318,9 @@ class BudgetSplit:
 
     def _tail_part(self, found: AdaptiveEstimates) -> float:
         least, most = _TAIL_PARTS
-        return min(max(_TAIL_PART * math.pow(self.size(found), -_TAIL_DECAY), least), most)
+        part = min(max(_TAIL_PART * math.pow(self.size(found), -_TAIL_DECAY), least), most)
+        alone = min(_ALONE_PART, _ALONE_NATS / self.noise_epsilon)
+        return max(part, alone) if alone * self.noise_epsilon >= _LEAST_ALONE_NATS else part
 
     def size(self, found: AdaptiveEstimates) -> float:
         """Thousands of users times epsilon, for each column and group: what accuracy depends on."""
