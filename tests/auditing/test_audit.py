@@ -261,7 +261,7 @@ BROKEN: list[tuple[str, Callable[[pytest.MonkeyPatch], None], dict[str, Any]]] =
 ]
 # Where the total weight is measured first, a search takes five times as long.
 BROKEN_AFTER_WEIGHING = [
-    ("propose-test-release", less_noise_in_tested, {**APPROXIMATE, **LOCATED, **RECORDS, **MANY}),
+    ("propose-test-release", less_noise_in_tested, {**APPROXIMATE, **LOCATED, **RECORDS, **MANY, "seed": 1}),
     ("propose-test-release", less_noise_in_tested, {**APPROXIMATE, **LOCATED, **MANY}),
     ("propose-test-release", shorter_steps, {**APPROXIMATE, **LOCATED, **MANY}),
     ("propose-test-release", chances_one_too_high, {**APPROXIMATE, **LOCATED, **MANY}),
