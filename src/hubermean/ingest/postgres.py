@@ -38,21 +38,18 @@ from hubermean.ingest.sql import SqlQuery
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SETTINGS = (
-    "SET default_transaction_read_only = on",
+_SETTINGS = {
+    "default_transaction_read_only": "'on'",
     # Notices may quote records: no version of the driver shall have any to print.
-    "SET client_min_messages = error",
-    "SET standard_conforming_strings = on",
+    "client_min_messages": "'error'",
+    "standard_conforming_strings": "'on'",
     # Whether a release ends must not depend on how long one user's records take.
-    "SET statement_timeout = 0",
-    "SET lock_timeout = '120s'",
-    "SET idle_in_transaction_session_timeout = '600s'",
-)
+    "statement_timeout": "'0'",
+    "lock_timeout": "'120s'",
+    "idle_in_transaction_session_timeout": "'600s'",
+}
 # A database without an encoding holds any bytes, which the server would refuse to send as UTF-8.
-_ENCODING = (
-    "SELECT set_config('client_encoding', "
-    "CASE current_setting('server_encoding') WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END, false)"
-)
+_ENCODING = "CASE current_setting('server_encoding') WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END"
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LIST_TABLES = (
     "SELECT table_schema, table_name FROM information_schema.tables "
@@ -211,6 +208,12 @@ def _choose_transfer(name: str, column: ServerColumn, *, is_value: bool, is_peri
     raise InputError(f"column {name!r} has type {column.name}, which {role}; {advice}")
 
 
+def _set_all(*, encoding: str) -> str:
+    """Return one statement for all settings of a session: each of its own would be a message to and fro."""
+    settings = _SETTINGS | {"client_encoding": encoding}
+    return "SELECT " + ", ".join(f"set_config('{name}', {value}, false)" for name, value in settings.items())
+
+
 @contextlib.contextmanager
 def _connect_to_describe(url: str, shown: str) -> Iterator[Any]:
     """Open a connection in which queries are described; errors of the server become InputError."""
@@ -219,8 +222,7 @@ def _connect_to_describe(url: str, shown: str) -> Iterator[Any]:
     try:
         with psycopg.connect(url, connect_timeout=_CONNECT_SECONDS, autocommit=True) as connection:
             problem = f"{shown} does not answer as PostgreSQL does; check what runs there"
-            for setting in (*_SETTINGS, "SET client_encoding = 'UTF8'"):
-                connection.execute(setting)
+            connection.execute(_set_all(encoding="'UTF8'"))
             yield connection
         return
     except InputError:
@@ -294,8 +296,8 @@ def _connect(url: str, shown: str) -> Iterator[Any]:
     with contextlib.suppress(adbc.Error):
         connection = adbc.connect(url, autocommit=True)
         with connection.cursor() as cursor:
-            for setting in (*_SETTINGS, _ENCODING):
-                cursor.execute(setting)
+            cursor.execute(_set_all(encoding=_ENCODING))
+            cursor.fetchall()
     if connection is None:
         raise InputError(f"{shown} cannot be reached; check host, port, database, user and password")
     try:
