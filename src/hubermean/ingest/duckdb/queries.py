@@ -300,14 +300,17 @@ def _aggregates(values: Sequence[ValueColumn], *, split: bool, joint: bool = Fal
     usable = " AND ".join(f"{name} IS NOT NULL" for name in names)
     # With one column, count and sum skip unusable records anyway.
     only = f" FILTER ({usable})" if len(values) > 1 else ""
-    joint = joint and not split
-    wanted = [_joint_aggregate(names[0], only) if joint else f"count({names[0]}){only} AS usable"]
+    joint = joint and (in_halves[0] or not split)
+    # Of a number in halves both are null or neither is.
+    first = "value_0_low" if in_halves[0] else names[0]
+    wanted = [_joint_aggregate(first, only) if joint else f"count({names[0]}){only} AS usable"]
     for value, name, halved in zip(values, names, in_halves, strict=True):
         radix = value.encoding.radix
-        if joint and name == names[0]:
-            continue
         if halved:
-            wanted += [f"sum({part}){only} AS {part}" for part in (name, name.replace("_high", "_low"))]
+            halves = (name, name.replace("_high", "_low"))
+            wanted += [f"sum({half}){only} AS {half}" for half in halves if not joint or half != first]
+        elif joint and name == first:
+            continue
         elif split and radix > 1:
             wanted += [
                 f"sum({name} // {radix}){only} AS {name}_high",
@@ -339,14 +342,15 @@ def supports_joint_state(run: Callable[[str], duckdb.DuckDBPyRelation]) -> bool:
 
 
 def split_joint_state(table: pa.Table) -> pa.Table:
-    """Return the table with columns `usable` and `value_0` in place of the joint aggregate, if it has one."""
+    """Return the table with `usable` and a sum, of `value_0` or its lower half, in place of the joint aggregate."""
     if _STATE not in table.column_names:
         return table
     place = table.column_names.index(_STATE)
     if not _is_joint_state(table.schema.field(place).type):
         raise TypeError("the state of an average must be a count and an integer")
     counts, totals = table.column(place).flatten()
-    return table.remove_column(place).append_column("usable", counts).append_column("value_0", totals)
+    name = "value_0_low" if "value_0_high" in table.column_names else "value_0"
+    return table.remove_column(place).append_column("usable", counts).append_column(name, totals)
 
 
 def _is_joint_state(kind: pa.DataType) -> bool:
