@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.data.encoding import BINARY
 from hubermean.data.fixed_point import USERS_PER_BLOCK, ExactIntegers, ExactSums
+from hubermean.data.threads import map_row_ranges
 from hubermean.ingest.files import FileSet, quote_text, quote_texts
 from hubermean.ingest.schema import ValueColumn
 
@@ -36,7 +37,12 @@ STATE = "state"
 _UNIT_BITS, _RADIX_BITS = 60, 40  # of the BINARY encoding: its unit, and its lower part
 _MIN_MAGNITUDE, _MAX_MAGNITUDE = -20, 42  # 2^42 is within the limit of the encoding
 _ENOUGH_RECORDS = 10  # bits; with fewer records per user, three parts are used
+_WORK_PER_USER = 2**5  # numbers that are read or written to combine the parts of one sum
+_TOGETHER = 4  # numbers whose magnitudes are checked at once; more would leave room for fewer records
 _LARGEST_SUM = 2.0**40  # an upper part of the encoding then fits 64 bits with room to spare
+
+
+T = TypeVar("T")
 
 
 class SumOverflowError(ArithmeticError):
@@ -93,9 +99,13 @@ class DoubleParts:
         if int(counts.max(initial=0)) > self.max_records:
             raise SumOverflowError
         high, low = np.empty(len(counts), dtype=np.int64), np.empty(len(counts), dtype=np.int64)
-        for start in range(0, len(counts), USERS_PER_BLOCK):
-            block = slice(start, start + USERS_PER_BLOCK)
-            self._combine([part[block] for part in parts], high[block], low[block])
+
+        def combine(rows: slice) -> None:
+            for start in range(rows.start, rows.stop, USERS_PER_BLOCK):
+                block = slice(start, min(start + USERS_PER_BLOCK, rows.stop))
+                self._combine([part[block] for part in parts], high[block], low[block])
+
+        map_row_ranges(combine, len(counts), _WORK_PER_USER)
         return ExactSums(encoding=BINARY, high=ExactIntegers(high, {}), low=ExactIntegers(low, {}))
 
     def _combine(self, parts: Sequence[FloatArray], high: IntArray, low: IntArray) -> None:
@@ -132,42 +142,40 @@ class FastSums:
         """Return SQL of the keys and the parts of every value, from rows that have `keys` and the columns of `numbers`.
 
         A record is usable if `MARK` is not null. All parts of others are null, but they keep their user in the table.
-        The query fails for a number beyond its magnitude. DuckDB leaves out a comparison that is always true by the
-        statistics of a file, also of a column to which a constant was added. So what is added is a CASE expression, of
-        which it knows nothing.
+        The query fails for a number beyond its magnitude: a few numbers at a time, in units of their magnitudes, add up
+        to at most 1, and so does each of them. DuckDB leaves out a comparison that is always true by the statistics of
+        a file, also of a column to which a constant was added. So what is added is a CASE expression, of which it knows
+        nothing.
         """
         doubles = [(number, part) for number, part in enumerate(self.parts) if part is not None]
         others = [f"value_{number}" for number, part in enumerate(self.parts) if part is None]
         whole = [f"{name} IS NOT NULL" for name in others]
-        fits, finite, beyond = list(whole), list(whole), []
-        for n, part in doubles:
-            middle, reach = _rounder(part.units[0]), 2.0**part.magnitude
-            fits.append(f"moved_{n} BETWEEN {_double(middle - reach)} AND {_double(middle + reach)}")
-            finite.append(f"isfinite(moved_{n})")
-            beyond.append(f"abs(rest_{n}) * {_double(2.0 ** (64 - part.magnitude))}")
-        units = sorted({part.units[0] for _, part in doubles})
-        opaque = f"CASE WHEN rest_{doubles[0][0]} IS NOT NULL THEN"
-        shifts = [f"{opaque} {_double(_rounder(unit))} END AS {_shift(unit)}" for unit in units]
-        rows = f"SELECT {', '.join(['*', *shifts])} FROM ({rows})"
-        moved = [f"rest_{n} + {_shift(part.units[0])} AS moved_{n}" for n, part in doubles]
-        rows = f"SELECT {', '.join(['*', *moved])} FROM ({rows})"
-        # For one of several numbers to be beyond its magnitude, one must be 2^64 or more here, where the cast fails.
+        sizes = [
+            " + ".join(["opaque", *(f"abs(rest_{n}) * {_double(2.0**-part.magnitude)}" for n, part in some)])
+            for some in _together(doubles)
+        ]
+        finite = [f"isfinite(rest_{n} + opaque)" for n, _ in doubles]
+        # Where a sum is above 1, one of its numbers is 2^64 or more here, and the cast fails.
+        beyond = [f"abs(rest_{n}) * {_double(2.0**64 * _TOGETHER / 2.0**part.magnitude)}" for n, part in doubles]
+        rows = f"SELECT *, CASE WHEN rest_{doubles[0][0]} IS NOT NULL THEN {_double(0.0)} END AS opaque FROM ({rows})"
+        rows = f"SELECT *, {', '.join(f'{sql} AS size_{n}' for n, sql in enumerate(sizes))} FROM ({rows})"
+        fits = [*whole, *(f"size_{n} <= {_double(1.0)}" for n in range(len(sizes)))]
         rows = (
-            f"SELECT *, CASE WHEN {' AND '.join(fits)} THEN {_double(0.0)} WHEN {' AND '.join(finite)} "
+            f"SELECT *, CASE WHEN {' AND '.join(fits)} THEN {_double(0.0)} WHEN {' AND '.join([*whole, *finite])} "
             f"THEN CAST(CAST(greatest({', '.join(beyond)}) AS BIGINT) AS DOUBLE) END AS {MARK} FROM ({rows})"
         )
         cleared = [f"CASE WHEN {MARK} IS NOT NULL THEN {name} END AS {name}" for name in others]
-        back = [f"{MARK} + {_shift(unit)} AS {_shift(unit)}" for unit in units]
-        carried = [f"{name}_{n}" for n, _ in doubles for name in ("rest", "moved")]
-        rows = f"SELECT {', '.join([*keys, MARK, *cleared, *carried, *back])} FROM ({rows})"
+        units = sorted({part.units[0] for _, part in doubles})
+        shifts = [f"{MARK} + {_double(_rounder(unit))} AS {_shift(unit)}" for unit in units]
         done, rests = [*keys, MARK, *others], [f"rest_{n}" for n, _ in doubles]
+        rows = f"SELECT {', '.join([*keys, MARK, *cleared, *rests, *shifts])} FROM ({rows})"
         for place in range(max(len(part.units) for _, part in doubles)):
             active = [(n, part) for n, part in doubles if place < len(part.units)]
-            made = [
-                f"{_rounded(n, part.units[place]) if place else f'moved_{n} - {_shift(part.units[0])}'} "
-                f"AS value_{n}_{place}"
-                for n, part in active
-            ]
+            made = []
+            for n, part in active:
+                unit = part.units[place]
+                shift = _double(_rounder(unit)) if place else _shift(unit)
+                made.append(f"(rest_{n} + {shift}) - {shift} AS value_{n}_{place}")
             rows = f"SELECT {', '.join([*done, *rests, *made])} FROM ({rows})"
             done += [f"value_{n}_{place}" for n, _ in active]
             longer = [n for n, part in active if place + 1 < len(part.units)]
@@ -227,9 +235,9 @@ def _rounder(unit: int) -> float:
     return 1.5 * 2.0 ** (52 - unit)
 
 
-def _rounded(number: int, unit: int) -> str:
-    shift = _double(_rounder(unit))
-    return f"(rest_{number} + {shift}) - {shift}"
+def _together(doubles: Sequence[T]) -> list[Sequence[T]]:
+    """Return the columns in groups whose magnitudes are checked by one sum."""
+    return [doubles[start : start + _TOGETHER] for start in range(0, len(doubles), _TOGETHER)]
 
 
 def _double(number: float) -> str:
@@ -277,15 +285,17 @@ def choose_fast_sums(
         ).fetchall()
     except duckdb.Error:  # a damaged file, which is reported when it is read
         return None
-    parts = {name: _parts(largest) for name, known, largest in found if known}
+    spare = (min(len(names), _TOGETHER) - 1).bit_length()
+    parts = {name: _parts(largest, spare) for name, known, largest in found if known}
     if any(parts.get(name) is None for name in names):
         return None
     return FastSums(values=values, parts=[parts[value.name] if value.floats else None for value in values])
 
 
-def _parts(largest: float) -> DoubleParts | None:
+def _parts(largest: float, spare: int) -> DoubleParts | None:
+    """Return parts of numbers up to 2^`spare` times the largest one, as the check of several at once allows."""
     # Statistics are written in decimal digits and may be slightly too small.
-    enough = largest * (1 + 2.0**-20)
+    enough = largest * (1 + 2.0**-20) * 2.0**spare
     if not enough < 2.0**_MAX_MAGNITUDE:
         return None
     return DoubleParts.up_to(max(math.frexp(enough)[1], _MIN_MAGNITUDE))
