@@ -243,8 +243,12 @@ def int64_array(column: pa.ChunkedArray | pa.Array) -> IntArray:
     import pyarrow as pa
 
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    array: IntArray = np.from_dlpack(whole).astype(np.int64, copy=False)  # `to_numpy` would import pandas
-    return array
+    array = np.from_dlpack(whole)  # `to_numpy` would import pandas
+    # Counts of DuckDB have no sign, and are far below the largest integer with one.
+    signed: IntArray = (
+        array.view(np.int64) if array.dtype == np.uint64 else array.astype(np.int64, copy=False)
+    )
+    return signed
 
 
 def decimal_words(chunk: Any) -> tuple[IntArray, IntArray]:

@@ -34,7 +34,7 @@ MIN_FILE_BYTES = 2**25
 
 MARK = "usable_mark"
 STATE = "state"
-_UNIT_BITS, _RADIX_BITS = 60, 40  # of the BINARY encoding: its unit, and its lower part
+UNIT_BITS, _RADIX_BITS = 60, 40  # of the BINARY encoding: its unit, and its lower part
 _MIN_MAGNITUDE, _MAX_MAGNITUDE = -20, 42  # 2^42 is within the limit of the encoding
 _ENOUGH_RECORDS = 10  # bits; with fewer records per user, three parts are used
 _WORK_PER_USER = 2**5  # numbers that are read or written to combine the parts of one sum
@@ -70,13 +70,13 @@ class DoubleParts:
     @classmethod
     def up_to(cls, magnitude: int) -> DoubleParts:
         """Return two parts if their sums are exact for enough records, else three."""
-        half = (_UNIT_BITS - 1 - magnitude) // 2
-        parts = cls(magnitude=magnitude, units=(half, _UNIT_BITS))
+        half = (UNIT_BITS - 1 - magnitude) // 2
+        parts = cls(magnitude=magnitude, units=(half, UNIT_BITS))
         if parts.record_bits >= _ENOUGH_RECORDS:
             return parts
-        third = -(-(_UNIT_BITS - 2 + magnitude) // 3)
+        third = -(-(UNIT_BITS - 2 + magnitude) // 3)
         first = third - magnitude
-        return cls(magnitude=magnitude, units=(first, first + third + 1, _UNIT_BITS))
+        return cls(magnitude=magnitude, units=(first, first + third + 1, UNIT_BITS))
 
     @property
     def record_bits(self) -> int:
@@ -118,7 +118,7 @@ class DoubleParts:
             integers = scaled.astype(np.int64)
             if not np.array_equal(integers, scaled):  # were the split not made as it is written
                 raise SumOverflowError
-            shift = _UNIT_BITS - unit
+            shift = UNIT_BITS - unit
             if shift >= _RADIX_BITS:
                 high += integers << (shift - _RADIX_BITS)
                 continue
@@ -156,7 +156,9 @@ class FastSums:
         ]
         finite = [f"isfinite(rest_{n} + opaque)" for n, _ in doubles]
         # Where a sum is above 1, one of its numbers is 2^64 or more here, and the cast fails.
-        beyond = [f"abs(rest_{n}) * {_double(2.0**64 * _TOGETHER / 2.0**part.magnitude)}" for n, part in doubles]
+        beyond = [
+            f"abs(rest_{n}) * {_double(2.0**64 * _TOGETHER / 2.0**part.magnitude)}" for n, part in doubles
+        ]
         rows = f"SELECT *, CASE WHEN rest_{doubles[0][0]} IS NOT NULL THEN {_double(0.0)} END AS opaque FROM ({rows})"
         rows = f"SELECT *, {', '.join(f'{sql} AS size_{n}' for n, sql in enumerate(sizes))} FROM ({rows})"
         fits = [*whole, *(f"size_{n} <= {_double(1.0)}" for n in range(len(sizes)))]
@@ -269,10 +271,10 @@ def supports_double_state(run: Callable[[str], duckdb.DuckDBPyRelation]) -> bool
     return bool(state.type == expected) and state.to_pylist() == [{"count": 3, "value": 5.75}]
 
 
-def choose_fast_sums(
+def read_magnitudes(
     connection: duckdb.DuckDBPyConnection, files: FileSet, values: Sequence[ValueColumn]
-) -> FastSums | None:
-    """Return parts for all columns of doubles whose magnitude statistics show; None if there is none."""
+) -> list[int | None]:
+    """Return for each column of doubles the power of two that all values are below, by statistics; None without one."""
     import duckdb
 
     ends = "try_cast(stats_min_value AS DOUBLE), try_cast(stats_max_value AS DOUBLE)"
@@ -284,18 +286,24 @@ def choose_fast_sums(
             f"WHERE path_in_schema IN ({', '.join(map(quote_text, names))})) t(name, low, high) GROUP BY name"
         ).fetchall()
     except duckdb.Error:  # a damaged file, which is reported when it is read
-        return None
-    spare = (min(len(names), _TOGETHER) - 1).bit_length()
-    parts = {name: _parts(largest, spare) for name, known, largest in found if known}
-    if any(parts.get(name) is None for name in names):
-        return None
-    return FastSums(values=values, parts=[parts[value.name] if value.floats else None for value in values])
+        found = []
+    magnitudes = {name: _magnitude(largest) for name, known, largest in found if known}
+    return [magnitudes.get(name) for name in names]
 
 
-def _parts(largest: float, spare: int) -> DoubleParts | None:
-    """Return parts of numbers up to 2^`spare` times the largest one, as the check of several at once allows."""
+def _magnitude(largest: float) -> int | None:
     # Statistics are written in decimal digits and may be slightly too small.
-    enough = largest * (1 + 2.0**-20) * 2.0**spare
-    if not enough < 2.0**_MAX_MAGNITUDE:
+    enough = largest * (1 + 2.0**-20)
+    return max(math.frexp(enough)[1], _MIN_MAGNITUDE) if enough < 2.0**_MAX_MAGNITUDE else None
+
+
+def choose_fast_sums(
+    connection: duckdb.DuckDBPyConnection, files: FileSet, values: Sequence[ValueColumn]
+) -> FastSums | None:
+    """Return parts for all columns of doubles if statistics show their magnitudes; None if not, or if there is none."""
+    magnitudes = read_magnitudes(connection, files, values)
+    spare = (min(len(magnitudes), _TOGETHER) - 1).bit_length()  # for the check of several numbers at once
+    if any(one is None or one + spare > _MAX_MAGNITUDE for one in magnitudes):
         return None
-    return DoubleParts.up_to(max(math.frexp(enough)[1], _MIN_MAGNITUDE))
+    parts = iter([DoubleParts.up_to(one + spare) for one in magnitudes if one is not None])
+    return FastSums(values=values, parts=[next(parts) if value.floats else None for value in values])
