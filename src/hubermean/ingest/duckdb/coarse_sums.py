@@ -35,7 +35,8 @@ class CoarseSums:
     Formal guarantee: coarse units and remainder together are the integer of `data.encoding.encode_binary`, if the
     engine casts a double to the nearest integer, half to even. Multiplying by a power of two is exact, and so is
     subtracting the nearest integer; a coarse unit is an even number of units, so a half is rounded in the same way with
-    and without coarse units. The engine cannot skip remainders because of statistics: it has none for CASE expressions.
+    and without coarse units. A double of 2^52 coarse units or more is a whole number of them. The engine cannot skip
+    remainders because of statistics: it has none for CASE expressions.
     """
 
     number: str
@@ -47,20 +48,22 @@ class CoarseSums:
         return cls(number=number, bits=min(63 - magnitude, _MAX_BITS))
 
     def numbers(self) -> list[str]:
-        """Return SQL of both parts of a record, null if it is not finite; fails if coarse units exceed 64 bits."""
-        scaled = f"{self.number} * {2.0**self.bits!r}"
-        units = f"CASE WHEN isfinite({self.number}) THEN CAST({scaled} AS BIGINT) END"
-        rest = f"({scaled} - CAST({units} AS DOUBLE)) * {2.0 ** (UNIT_BITS - self.bits)!r}"
-        return [f"{units} AS value_0", f"CAST({rest} AS BIGINT) AS remainder"]
+        """Return SQL of a record's number, null if it is not finite; fails if coarse units exceed 64 bits."""
+        units = f"CAST({self.number} * {2.0**self.bits!r} AS BIGINT)"
+        return [
+            f"{self.number} AS number",
+            f"CASE WHEN isfinite({self.number}) THEN {units} END AS value_0",
+        ]
 
     def select(self, rows: str, keys: Sequence[str]) -> str:
-        """Return SQL of the rows to group."""
-        return rows
+        """Return SQL of the rows to group; a remainder is null from 2^52 units on, where a double has none."""
+        rest = f"(number * {2.0**self.bits!r} - CAST(value_0 AS DOUBLE)) * {2.0 ** (UNIT_BITS - self.bits)!r}"
+        remainder = f"CASE WHEN abs(value_0) < {2**52} THEN CAST({rest} AS BIGINT) END AS remainder"
+        return f"SELECT {', '.join([*keys, 'value_0', remainder])} FROM ({rows})"
 
     def aggregates(self) -> list[str]:
         """Return SQL of the number of usable records and the sums; that of remainders fits 64 bits for 2^24 records."""
-        remainders = "CAST(sum(remainder) FILTER (remainder <> 0) AS BIGINT) AS remainder"
-        return [f"avg(value_0) EXPORT_STATE AS {STATE}", remainders]
+        return [f"avg(value_0) EXPORT_STATE AS {STATE}", "CAST(sum(remainder) AS BIGINT) AS remainder"]
 
     def split_state(self, table: pa.Table) -> pa.Table:
         """Return the table with columns `usable` and `value_0` in place of their state."""
