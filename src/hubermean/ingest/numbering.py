@@ -63,7 +63,7 @@ def _number(integers: IntArray) -> tuple[IntArray, IntArray]:
         return integers, integers
     low, high = int(integers.min()), int(integers.max())
     if high - low < _MAX_SPARSENESS * len(integers):
-        offsets = integers - low
+        offsets = integers - low if low else integers
         occurs = np.zeros(high - low + 1, dtype=bool)
         occurs[offsets] = True
         found = np.flatnonzero(occurs)

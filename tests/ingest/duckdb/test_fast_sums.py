@@ -262,7 +262,7 @@ def test_sums_of_parts_are_combined_exactly(magnitude: int, data: st.DataObject)
     reach = [2 ** min(53, 39 + parts.units[0]), *[2**53] * (len(parts.units) - 1)]
     drawn = [data.draw(st.lists(st.integers(-most, most), min_size=3, max_size=3)) for most in reach]
     sums = [np.array(own) * 2.0**-unit for own, unit in zip(drawn, parts.units, strict=True)]
-    found = parts.read_sums(sums, np.array([1, 2, 3]))
+    found = parts.read_sums([[one[:2] for one in sums], [one[2:] for one in sums]], np.array([1, 2, 3]))
     wanted = [
         sum(own[user] << (60 - unit) for own, unit in zip(drawn, parts.units, strict=True))
         for user in range(3)
@@ -275,7 +275,7 @@ def test_sums_of_parts_are_combined_exactly(magnitude: int, data: st.DataObject)
 def test_a_sum_that_may_not_be_exact_is_refused() -> None:
     parts = DoubleParts.up_to(9)
     fine = [np.array([1.0]), np.array([2.0**-60])]
-    assert parts.read_sums(fine, np.array([parts.max_records])).integer(0) == 2**60 + 1
+    assert parts.read_sums([fine], np.array([parts.max_records])).integer(0) == 2**60 + 1
     for sums, count in (
         (fine, parts.max_records + 1),
         ([np.array([1.0 + 2.0**-50]), fine[1]], 1),  # the split was not made as it is written
@@ -284,7 +284,7 @@ def test_a_sum_that_may_not_be_exact_is_refused() -> None:
         ([np.array([2.0**41]), fine[1]], 1),
     ):
         with pytest.raises(SumOverflowError):
-            parts.read_sums(sums, np.array([count]))
+            parts.read_sums([sums], np.array([count]))
 
 
 def test_more_records_than_are_exact_cost_a_second_query(

@@ -20,7 +20,7 @@ import numpy as np
 
 from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.data.encoding import BINARY
-from hubermean.data.fixed_point import USERS_PER_BLOCK, ExactIntegers, ExactSums
+from hubermean.data.fixed_point import ExactIntegers, ExactSums
 from hubermean.data.threads import map_row_ranges
 from hubermean.ingest.files import FileSet, quote_text, quote_texts
 from hubermean.ingest.schema import ValueColumn
@@ -37,7 +37,7 @@ STATE = "state"
 UNIT_BITS, _RADIX_BITS = 60, 40  # of the BINARY encoding: its unit, and its lower part
 _MIN_MAGNITUDE, _MAX_MAGNITUDE = -20, 42  # 2^42 is within the limit of the encoding
 _ENOUGH_RECORDS = 10  # bits; with fewer records per user, three parts are used
-_WORK_PER_USER = 2**5  # numbers that are read or written to combine the parts of one sum
+_WORK_PER_BLOCK = 2**22  # numbers that are read or written to combine the parts of a block of sums
 _TOGETHER = 4  # numbers whose magnitudes are checked at once; more would leave room for fewer records
 _LARGEST_SUM = 2.0**40  # an upper part of the encoding then fits 64 bits with room to spare
 
@@ -90,8 +90,8 @@ class DoubleParts:
     def max_records(self) -> int:
         return 1 << self.record_bits
 
-    def read_sums(self, parts: Sequence[FloatArray], counts: IntArray) -> ExactSums:
-        """Return exact sums from those of the parts.
+    def read_sums(self, blocks: Sequence[Sequence[FloatArray]], counts: IntArray) -> ExactSums:
+        """Return exact sums from those of the parts, which are given in blocks of users.
 
         Raises:
             SumOverflowError: a sum may not be exact, or does not fit.
@@ -99,13 +99,14 @@ class DoubleParts:
         if int(counts.max(initial=0)) > self.max_records:
             raise SumOverflowError
         high, low = np.empty(len(counts), dtype=np.int64), np.empty(len(counts), dtype=np.int64)
+        ends = np.cumsum([0, *(len(parts[0]) for parts in blocks)]).tolist()
 
-        def combine(rows: slice) -> None:
-            for start in range(rows.start, rows.stop, USERS_PER_BLOCK):
-                block = slice(start, min(start + USERS_PER_BLOCK, rows.stop))
-                self._combine([part[block] for part in parts], high[block], low[block])
+        def combine(some: slice) -> None:
+            for place in range(some.start, some.stop):
+                rows = slice(ends[place], ends[place + 1])
+                self._combine(blocks[place], high[rows], low[rows])
 
-        map_row_ranges(combine, len(counts), _WORK_PER_USER)
+        map_row_ranges(combine, len(blocks), _WORK_PER_BLOCK)
         return ExactSums(encoding=BINARY, high=ExactIntegers(high, {}), low=ExactIntegers(low, {}))
 
     def _combine(self, parts: Sequence[FloatArray], high: IntArray, low: IntArray) -> None:
@@ -228,8 +229,8 @@ class FastSums:
         part = self.parts[number]
         if part is None:
             return None
-        columns = [table.column(name) for name in self._names(number)]
-        return part.read_sums([_doubles(column) for column in columns], counts)
+        batches = table.select(self._names(number)).to_batches()
+        return part.read_sums([[*map(_doubles, batch.columns)] for batch in batches], counts)
 
 
 def _rounder(unit: int) -> float:
@@ -251,9 +252,9 @@ def _shift(unit: int) -> str:
     return f"shift_{unit}".replace("-", "m")
 
 
-def _doubles(column: pa.ChunkedArray) -> FloatArray:
+def _doubles(column: pa.Array) -> FloatArray:
     """Return a column of doubles as an array; null, for a user without usable records, is zero."""
-    whole = (column.fill_null(0.0) if column.null_count else column).combine_chunks()
+    whole = column.fill_null(0.0) if column.null_count else column
     return np.from_dlpack(whole).astype(np.float64, copy=False)
 
 

@@ -147,10 +147,13 @@ class DuckdbRows:
             table = self._fetch(query.build(split=split, joint=joint, fast=fast))
             work: list[Callable[[], Any]] = [
                 lambda: number_groups(_group_columns(table, query), name_integers),  # needs the connection
-                lambda: _build_table(table, query.values, fast),
                 lambda: _number_owners(table),
             ]
-            (groups, names), entries, (owners, n_owners) = run_in_threads(lambda one: one(), work)
+            (groups, names), (owners, n_owners) = run_in_threads(lambda one: one(), work)
+            # What is numbered is not held while sums are combined.
+            keys = [name for name in table.column_names if name.startswith(("user_", "owner", "group_"))]
+            table = table.drop_columns(keys)
+            entries = _build_table(table, query.values, fast)
             return GroupEntries(entries=entries, owners=owners, n_owners=n_owners, groups=groups, names=names)
 
         def name_integers(place: int, integers: IntArray) -> list[str]:
