@@ -346,6 +346,23 @@ def test_coarse_units_and_remainders_are_combined_exactly(sums: list[tuple[int, 
     assert found == totals
 
 
+@pytest.mark.parametrize("magnitude", [20, 40, 41])
+def test_what_several_numbers_together_leave_room_for_is_within_the_limit(
+    magnitude: int, tmp_path: Path
+) -> None:
+    path, names = tmp_path / "c.parquet", ["a", "b", "c"]
+    pq.write_table(pa.table({name: [0.75 * 2.0**magnitude] for name in names}), path)
+    with source.open_source(str(path), ColumnRoles(users=[], values=names), ReadOptions()) as opened:
+        values = [opened.schema.value_column(name, resolution=None, clamp_infinities=False) for name in names]
+    with duckdb.connect() as connection:
+        found = choose_fast_sums(connection, FileSet.find(path), values)
+    if magnitude + 2 > 42:
+        assert found is None  # a value that statistics leave out may be beyond the limit of the encoding
+    else:
+        assert found is not None
+        assert [part.magnitude for part in found.parts if part is not None] == 3 * [magnitude + 2]
+
+
 MANY: dict[str, list[Any]] = {
     "a": VALUES["wide"].tolist(),
     "b": VALUES["prices"].tolist(),
