@@ -47,7 +47,7 @@ READ_FAILED = (
 
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(i?)B\s*", re.IGNORECASE | re.ASCII)
 _SIZE_PREFIXES = ("", "K", "M", "G", "T")
-_MIN_MEMORY = 10**7  # DuckDB does not start with less
+MIN_MEMORY = 10**7  # DuckDB does not start with less
 
 
 # --- what an engine is given -----------------------------------------------------------------------------------------
@@ -55,9 +55,9 @@ _MIN_MEMORY = 10**7  # DuckDB does not start with less
 
 def check_engine_options(options: EngineOptions) -> None:
     """Raise InputError for a memory limit or a number of threads that no engine accepts."""
-    if options.memory_limit is not None and parse_size(options.memory_limit) < _MIN_MEMORY:
+    if options.memory_limit is not None and parse_size(options.memory_limit) < MIN_MEMORY:
         raise InputError(
-            f"{parameter('memory_limit')} must be at least {_MIN_MEMORY // 10**6}MB, not "
+            f"{parameter('memory_limit')} must be at least {MIN_MEMORY // 10**6}MB, not "
             f"{options.memory_limit!r}"
         )
     threads = options.threads
@@ -243,8 +243,12 @@ def int64_array(column: pa.ChunkedArray | pa.Array) -> IntArray:
     import pyarrow as pa
 
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    array: IntArray = np.from_dlpack(whole).astype(np.int64, copy=False)  # `to_numpy` would import pandas
-    return array
+    array = np.from_dlpack(whole)  # `to_numpy` would import pandas
+    # Counts of DuckDB have no sign, and are far below the largest integer with one.
+    signed: IntArray = (
+        array.view(np.int64) if array.dtype == np.uint64 else array.astype(np.int64, copy=False)
+    )
+    return signed
 
 
 def decimal_words(chunk: Any) -> tuple[IntArray, IntArray]:

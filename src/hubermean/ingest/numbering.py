@@ -63,12 +63,15 @@ def _number(integers: IntArray) -> tuple[IntArray, IntArray]:
         return integers, integers
     low, high = int(integers.min()), int(integers.max())
     if high - low < _MAX_SPARSENESS * len(integers):
-        offsets = integers - low
+        offsets = integers - low if low else integers
         occurs = np.zeros(high - low + 1, dtype=bool)
         occurs[offsets] = True
+        found = np.flatnonzero(occurs)
+        if len(found) == len(occurs):
+            return offsets, found + low
         numbers = np.cumsum(occurs, dtype=np.int64)
         numbers -= 1
-        return numbers[offsets], np.flatnonzero(occurs) + low
+        return numbers.take(offsets, mode="clip"), found + low  # in range, and faster than by an index
     encoded = pa.array(integers).dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
 

@@ -114,9 +114,10 @@ class EngineOptions:
     """How data are read and grouped; none of it changes what is released.
 
     Attributes:
-        memory_limit: Memory for reading and grouping, such as '2GB'. Three quarters are for the engine, which uses
-            disk beyond that. Where the last quarter does not suffice for the result, data are read again without a
-            limit: whether there is a result must not depend on one user. Not for Spark, which has its own settings.
+        memory_limit: Memory for reading and grouping, such as '2GB'. Three quarters are for the engine, with groups
+            three eighths; it uses disk beyond that. Where the rest does not suffice for the result, data are read again
+            without a limit: whether there is a result must not depend on one user. Not for Spark, which has its own
+            settings.
         threads: Number of threads for reading and grouping. All cores by default, for PostgreSQL all but one, which
             fetches; not for Spark.
         progress: Show a progress bar on a terminal after one second.

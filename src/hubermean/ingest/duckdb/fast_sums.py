@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.data.encoding import BINARY
-from hubermean.data.fixed_point import USERS_PER_BLOCK, ExactIntegers, ExactSums
+from hubermean.data.fixed_point import ExactIntegers, ExactSums
+from hubermean.data.threads import map_row_ranges
 from hubermean.ingest.files import FileSet, quote_text, quote_texts
 from hubermean.ingest.schema import ValueColumn
 
@@ -33,10 +34,15 @@ MIN_FILE_BYTES = 2**25
 
 MARK = "usable_mark"
 STATE = "state"
-_UNIT_BITS, _RADIX_BITS = 60, 40  # of the BINARY encoding: its unit, and its lower part
+UNIT_BITS, _RADIX_BITS = 60, 40  # of the BINARY encoding: its unit, and its lower part
 _MIN_MAGNITUDE, _MAX_MAGNITUDE = -20, 42  # 2^42 is within the limit of the encoding
 _ENOUGH_RECORDS = 10  # bits; with fewer records per user, three parts are used
+_WORK_PER_BLOCK = 2**22  # numbers that are read or written to combine the parts of a block of sums
+_TOGETHER = 4  # numbers whose magnitudes are checked at once; more would leave room for fewer records
 _LARGEST_SUM = 2.0**40  # an upper part of the encoding then fits 64 bits with room to spare
+
+
+T = TypeVar("T")
 
 
 class SumOverflowError(ArithmeticError):
@@ -64,13 +70,13 @@ class DoubleParts:
     @classmethod
     def up_to(cls, magnitude: int) -> DoubleParts:
         """Return two parts if their sums are exact for enough records, else three."""
-        half = (_UNIT_BITS - 1 - magnitude) // 2
-        parts = cls(magnitude=magnitude, units=(half, _UNIT_BITS))
+        half = (UNIT_BITS - 1 - magnitude) // 2
+        parts = cls(magnitude=magnitude, units=(half, UNIT_BITS))
         if parts.record_bits >= _ENOUGH_RECORDS:
             return parts
-        third = -(-(_UNIT_BITS - 2 + magnitude) // 3)
+        third = -(-(UNIT_BITS - 2 + magnitude) // 3)
         first = third - magnitude
-        return cls(magnitude=magnitude, units=(first, first + third + 1, _UNIT_BITS))
+        return cls(magnitude=magnitude, units=(first, first + third + 1, UNIT_BITS))
 
     @property
     def record_bits(self) -> int:
@@ -84,8 +90,8 @@ class DoubleParts:
     def max_records(self) -> int:
         return 1 << self.record_bits
 
-    def read_sums(self, parts: Sequence[FloatArray], counts: IntArray) -> ExactSums:
-        """Return exact sums from those of the parts.
+    def read_sums(self, blocks: Sequence[Sequence[FloatArray]], counts: IntArray) -> ExactSums:
+        """Return exact sums from those of the parts, which are given in blocks of users.
 
         Raises:
             SumOverflowError: a sum may not be exact, or does not fit.
@@ -93,9 +99,14 @@ class DoubleParts:
         if int(counts.max(initial=0)) > self.max_records:
             raise SumOverflowError
         high, low = np.empty(len(counts), dtype=np.int64), np.empty(len(counts), dtype=np.int64)
-        for start in range(0, len(counts), USERS_PER_BLOCK):
-            block = slice(start, start + USERS_PER_BLOCK)
-            self._combine([part[block] for part in parts], high[block], low[block])
+        ends = np.cumsum([0, *(len(parts[0]) for parts in blocks)]).tolist()
+
+        def combine(some: slice) -> None:
+            for place in range(some.start, some.stop):
+                rows = slice(ends[place], ends[place + 1])
+                self._combine(blocks[place], high[rows], low[rows])
+
+        map_row_ranges(combine, len(blocks), _WORK_PER_BLOCK)
         return ExactSums(encoding=BINARY, high=ExactIntegers(high, {}), low=ExactIntegers(low, {}))
 
     def _combine(self, parts: Sequence[FloatArray], high: IntArray, low: IntArray) -> None:
@@ -108,7 +119,7 @@ class DoubleParts:
             integers = scaled.astype(np.int64)
             if not np.array_equal(integers, scaled):  # were the split not made as it is written
                 raise SumOverflowError
-            shift = _UNIT_BITS - unit
+            shift = UNIT_BITS - unit
             if shift >= _RADIX_BITS:
                 high += integers << (shift - _RADIX_BITS)
                 continue
@@ -132,42 +143,42 @@ class FastSums:
         """Return SQL of the keys and the parts of every value, from rows that have `keys` and the columns of `numbers`.
 
         A record is usable if `MARK` is not null. All parts of others are null, but they keep their user in the table.
-        The query fails for a number beyond its magnitude. DuckDB leaves out a comparison that is always true by the
-        statistics of a file, also of a column to which a constant was added. So what is added is a CASE expression, of
-        which it knows nothing.
+        The query fails for a number beyond its magnitude: a few numbers at a time, in units of their magnitudes, add up
+        to at most 1, and so does each of them. DuckDB leaves out a comparison that is always true by the statistics of
+        a file, also of a column to which a constant was added. So what is added is a CASE expression, of which it knows
+        nothing.
         """
         doubles = [(number, part) for number, part in enumerate(self.parts) if part is not None]
         others = [f"value_{number}" for number, part in enumerate(self.parts) if part is None]
         whole = [f"{name} IS NOT NULL" for name in others]
-        fits, finite, beyond = list(whole), list(whole), []
-        for n, part in doubles:
-            middle, reach = _rounder(part.units[0]), 2.0**part.magnitude
-            fits.append(f"moved_{n} BETWEEN {_double(middle - reach)} AND {_double(middle + reach)}")
-            finite.append(f"isfinite(moved_{n})")
-            beyond.append(f"abs(rest_{n}) * {_double(2.0 ** (64 - part.magnitude))}")
-        units = sorted({part.units[0] for _, part in doubles})
-        opaque = f"CASE WHEN rest_{doubles[0][0]} IS NOT NULL THEN"
-        shifts = [f"{opaque} {_double(_rounder(unit))} END AS {_shift(unit)}" for unit in units]
-        rows = f"SELECT {', '.join(['*', *shifts])} FROM ({rows})"
-        moved = [f"rest_{n} + {_shift(part.units[0])} AS moved_{n}" for n, part in doubles]
-        rows = f"SELECT {', '.join(['*', *moved])} FROM ({rows})"
-        # For one of several numbers to be beyond its magnitude, one must be 2^64 or more here, where the cast fails.
+        sizes = [
+            " + ".join(["opaque", *(f"abs(rest_{n}) * {_double(2.0**-part.magnitude)}" for n, part in some)])
+            for some in _together(doubles)
+        ]
+        finite = [f"isfinite(rest_{n} + opaque)" for n, _ in doubles]
+        # Where a sum is above 1, one of its numbers is 2^64 or more here, and the cast fails.
+        beyond = [
+            f"abs(rest_{n}) * {_double(2.0**64 * _TOGETHER / 2.0**part.magnitude)}" for n, part in doubles
+        ]
+        rows = f"SELECT *, CASE WHEN rest_{doubles[0][0]} IS NOT NULL THEN {_double(0.0)} END AS opaque FROM ({rows})"
+        rows = f"SELECT *, {', '.join(f'{sql} AS size_{n}' for n, sql in enumerate(sizes))} FROM ({rows})"
+        fits = [*whole, *(f"size_{n} <= {_double(1.0)}" for n in range(len(sizes)))]
         rows = (
-            f"SELECT *, CASE WHEN {' AND '.join(fits)} THEN {_double(0.0)} WHEN {' AND '.join(finite)} "
+            f"SELECT *, CASE WHEN {' AND '.join(fits)} THEN {_double(0.0)} WHEN {' AND '.join([*whole, *finite])} "
             f"THEN CAST(CAST(greatest({', '.join(beyond)}) AS BIGINT) AS DOUBLE) END AS {MARK} FROM ({rows})"
         )
         cleared = [f"CASE WHEN {MARK} IS NOT NULL THEN {name} END AS {name}" for name in others]
-        back = [f"{MARK} + {_shift(unit)} AS {_shift(unit)}" for unit in units]
-        carried = [f"{name}_{n}" for n, _ in doubles for name in ("rest", "moved")]
-        rows = f"SELECT {', '.join([*keys, MARK, *cleared, *carried, *back])} FROM ({rows})"
+        units = sorted({part.units[0] for _, part in doubles})
+        shifts = [f"{MARK} + {_double(_rounder(unit))} AS {_shift(unit)}" for unit in units]
         done, rests = [*keys, MARK, *others], [f"rest_{n}" for n, _ in doubles]
+        rows = f"SELECT {', '.join([*keys, MARK, *cleared, *rests, *shifts])} FROM ({rows})"
         for place in range(max(len(part.units) for _, part in doubles)):
             active = [(n, part) for n, part in doubles if place < len(part.units)]
-            made = [
-                f"{_rounded(n, part.units[place]) if place else f'moved_{n} - {_shift(part.units[0])}'} "
-                f"AS value_{n}_{place}"
-                for n, part in active
-            ]
+            made = []
+            for n, part in active:
+                unit = part.units[place]
+                shift = _double(_rounder(unit)) if place else _shift(unit)
+                made.append(f"(rest_{n} + {shift}) - {shift} AS value_{n}_{place}")
             rows = f"SELECT {', '.join([*done, *rests, *made])} FROM ({rows})"
             done += [f"value_{n}_{place}" for n, _ in active]
             longer = [n for n, part in active if place + 1 < len(part.units)]
@@ -218,8 +229,8 @@ class FastSums:
         part = self.parts[number]
         if part is None:
             return None
-        columns = [table.column(name) for name in self._names(number)]
-        return part.read_sums([_doubles(column) for column in columns], counts)
+        batches = table.select(self._names(number)).to_batches()
+        return part.read_sums([[*map(_doubles, batch.columns)] for batch in batches], counts)
 
 
 def _rounder(unit: int) -> float:
@@ -227,9 +238,9 @@ def _rounder(unit: int) -> float:
     return 1.5 * 2.0 ** (52 - unit)
 
 
-def _rounded(number: int, unit: int) -> str:
-    shift = _double(_rounder(unit))
-    return f"(rest_{number} + {shift}) - {shift}"
+def _together(doubles: Sequence[T]) -> list[Sequence[T]]:
+    """Return the columns in groups whose magnitudes are checked by one sum."""
+    return [doubles[start : start + _TOGETHER] for start in range(0, len(doubles), _TOGETHER)]
 
 
 def _double(number: float) -> str:
@@ -241,9 +252,9 @@ def _shift(unit: int) -> str:
     return f"shift_{unit}".replace("-", "m")
 
 
-def _doubles(column: pa.ChunkedArray) -> FloatArray:
+def _doubles(column: pa.Array) -> FloatArray:
     """Return a column of doubles as an array; null, for a user without usable records, is zero."""
-    whole = (column.fill_null(0.0) if column.null_count else column).combine_chunks()
+    whole = column.fill_null(0.0) if column.null_count else column
     return np.from_dlpack(whole).astype(np.float64, copy=False)
 
 
@@ -261,10 +272,10 @@ def supports_double_state(run: Callable[[str], duckdb.DuckDBPyRelation]) -> bool
     return bool(state.type == expected) and state.to_pylist() == [{"count": 3, "value": 5.75}]
 
 
-def choose_fast_sums(
+def read_magnitudes(
     connection: duckdb.DuckDBPyConnection, files: FileSet, values: Sequence[ValueColumn]
-) -> FastSums | None:
-    """Return parts for all columns of doubles whose magnitude statistics show; None if there is none."""
+) -> list[int | None]:
+    """Return for each column of doubles the power of two that all values are below, by statistics; None without one."""
     import duckdb
 
     ends = "try_cast(stats_min_value AS DOUBLE), try_cast(stats_max_value AS DOUBLE)"
@@ -276,16 +287,24 @@ def choose_fast_sums(
             f"WHERE path_in_schema IN ({', '.join(map(quote_text, names))})) t(name, low, high) GROUP BY name"
         ).fetchall()
     except duckdb.Error:  # a damaged file, which is reported when it is read
-        return None
-    parts = {name: _parts(largest) for name, known, largest in found if known}
-    if any(parts.get(name) is None for name in names):
-        return None
-    return FastSums(values=values, parts=[parts[value.name] if value.floats else None for value in values])
+        found = []
+    magnitudes = {name: _magnitude(largest) for name, known, largest in found if known}
+    return [magnitudes.get(name) for name in names]
 
 
-def _parts(largest: float) -> DoubleParts | None:
+def _magnitude(largest: float) -> int | None:
     # Statistics are written in decimal digits and may be slightly too small.
     enough = largest * (1 + 2.0**-20)
-    if not enough < 2.0**_MAX_MAGNITUDE:
+    return max(math.frexp(enough)[1], _MIN_MAGNITUDE) if enough < 2.0**_MAX_MAGNITUDE else None
+
+
+def choose_fast_sums(
+    connection: duckdb.DuckDBPyConnection, files: FileSet, values: Sequence[ValueColumn]
+) -> FastSums | None:
+    """Return parts for all columns of doubles if statistics show their magnitudes; None if not, or if there is none."""
+    magnitudes = read_magnitudes(connection, files, values)
+    spare = (min(len(magnitudes), _TOGETHER) - 1).bit_length()  # for the check of several numbers at once
+    if any(one is None or one + spare > _MAX_MAGNITUDE for one in magnitudes):
         return None
-    return DoubleParts.up_to(max(math.frexp(enough)[1], _MIN_MAGNITUDE))
+    parts = iter([DoubleParts.up_to(one + spare) for one in magnitudes if one is not None])
+    return FastSums(values=values, parts=[next(parts) if value.floats else None for value in values])

@@ -14,15 +14,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hubermean.data.arrays import IntArray
+from hubermean.data.threads import run_in_threads
 from hubermean.data.user_table import UserTable
 from hubermean.errors import InputError
+from hubermean.ingest.duckdb.coarse_sums import CoarseSums
 from hubermean.ingest.duckdb.fast_sums import (
     FastSums,
     SumOverflowError,
     choose_fast_sums,
+    read_magnitudes,
     supports_double_state,
 )
 from hubermean.ingest.duckdb.session import RecordTooLongError, fetch
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+InParts = FastSums | CoarseSums
 
 _STATE = "state"
 
@@ -86,7 +90,7 @@ class DuckdbRows:
         joint = supports_joint_state(self.run)
         users = self._keys(self.roles.users)
 
-        def group(split: bool, fast: FastSums | None = None) -> UserTable:
+        def group(split: bool, fast: InParts | None = None) -> UserTable:
             query = build_user_query(
                 self.name,
                 users=users,
@@ -98,7 +102,10 @@ class DuckdbRows:
             )
             return _build_table(self._fetch(query), values, fast)
 
-        return self._with_fast_sums(values, group)
+        alone = joint and len(values) == 1
+        return self._with_fast_sums(
+            group, self._choose_coarse_sums if alone else self._choose_fast_sums, values
+        )
 
     def read_group_entries(self, values: Sequence[ValueColumn], groups: GroupOptions) -> GroupEntries:
         """Return exact sums and counts per user and group; see `Source`."""
@@ -136,22 +143,23 @@ class DuckdbRows:
     def _read_all_groups(self, query: GroupQuery) -> GroupEntries:
         joint = supports_joint_state(self.run)
 
-        def group(split: bool, fast: FastSums | None = None) -> GroupEntries:
+        def group(split: bool, fast: InParts | None = None) -> GroupEntries:
             table = self._fetch(query.build(split=split, joint=joint, fast=fast))
-            members = _build_table(table, query.values, fast)
-            if "owner" in table.column_names:
-                owners = int64_array(table.column("owner"))
-                n_owners = int(owners.max(initial=-1)) + 1
-            else:
-                owners, distinct = number_integers(table.column("user_0"))
-                n_owners = len(distinct)
-            found, names = number_groups(_group_columns(table, query), name_integers)
-            return GroupEntries(entries=members, owners=owners, n_owners=n_owners, groups=found, names=names)
+            work: list[Callable[[], Any]] = [
+                lambda: number_groups(_group_columns(table, query), name_integers),  # needs the connection
+                lambda: _number_owners(table),
+            ]
+            (groups, names), (owners, n_owners) = run_in_threads(lambda one: one(), work)
+            # What is numbered is not held while sums are combined.
+            keys = [name for name in table.column_names if name.startswith(("user_", "owner", "group_"))]
+            table = table.drop_columns(keys)
+            entries = _build_table(table, query.values, fast)
+            return GroupEntries(entries=entries, owners=owners, n_owners=n_owners, groups=groups, names=names)
 
         def name_integers(place: int, integers: IntArray) -> list[str]:
             return self._name_integers(query.groups[place], integers)
 
-        return self._with_fast_sums(query.values, group)
+        return self._with_fast_sums(group, self._choose_fast_sums, query.values)
 
     def _name_integers(self, column: KeyColumn, integers: IntArray) -> list[str]:
         """Return the texts that identify integers of a group column."""
@@ -166,14 +174,27 @@ class DuckdbRows:
     def _keys(self, names: Sequence[str]) -> list[KeyColumn]:
         return [self.schema.key_column(name) for name in names]
 
+    def _choose_coarse_sums(self, files: FileSet, values: Sequence[ValueColumn]) -> InParts | None:
+        assert self.connection is not None
+        (magnitude,) = read_magnitudes(self.connection, files, values)
+        return None if magnitude is None else CoarseSums.up_to(magnitude, values[0].number)
+
+    def _choose_fast_sums(self, files: FileSet, values: Sequence[ValueColumn]) -> InParts | None:
+        assert self.connection is not None
+        fast = choose_fast_sums(self.connection, files, values)
+        return fast if fast is not None and supports_double_state(self.run) else None
+
     def _with_fast_sums(
-        self, values: Sequence[ValueColumn], group: Callable[[bool, FastSums | None], T]
+        self,
+        group: Callable[[bool, InParts | None], T],
+        choose: Callable[[FileSet, Sequence[ValueColumn]], InParts | None],
+        values: Sequence[ValueColumn],
     ) -> T:
         """Group with fast sums where statistics allow them, else in one of the other ways, to the same integers."""
         fast = None
-        if self.statistics is not None and self.connection is not None and any(one.floats for one in values):
-            fast = choose_fast_sums(self.connection, self.statistics, values)
-        if fast is not None and supports_double_state(self.run):
+        if self.statistics is not None and any(one.floats for one in values):
+            fast = choose(self.statistics, values)
+        if fast is not None:
             with contextlib.suppress(*_overflow_errors()):
                 return group(False, fast)
         return self._with_room(lambda split: group(split, None))
@@ -208,7 +229,7 @@ class DuckdbRows:
 
 
 def _overflow_errors() -> tuple[type[Exception], ...]:
-    """Errors of `FastSums` for a value that its statistics leave out, or a very large sum."""
+    """Errors of `FastSums` and `CoarseSums` for a value that its statistics leave out, or a very large sum."""
     import duckdb
 
     return (duckdb.ConversionException, duckdb.OutOfRangeException, SumOverflowError)
@@ -225,7 +246,7 @@ def build_user_query(
     records: bool,
     split: bool = False,
     joint: bool = False,
-    fast: FastSums | None = None,
+    fast: InParts | None = None,
 ) -> str:
     """Return SQL for the sums and counts per user of `source`.
 
@@ -257,7 +278,7 @@ def _select_rows(
     *,
     split: bool,
     joint: bool,
-    fast: FastSums | None,
+    fast: InParts | None,
 ) -> tuple[str, list[str]]:
     """Return SQL of the rows to group, with `keys` and what is added, and the aggregates of them."""
     numbers = _select_values(values, split=split) if fast is None else fast.numbers()
@@ -267,7 +288,7 @@ def _select_rows(
     return fast.select(rows, keys), fast.aggregates()
 
 
-def _build_table(table: pa.Table, values: Sequence[ValueColumn], fast: FastSums | None) -> UserTable:
+def _build_table(table: pa.Table, values: Sequence[ValueColumn], fast: InParts | None) -> UserTable:
     """Return the sums and counts in the result of a query."""
     if fast is None:
         return build_user_table(split_joint_state(table), values)
@@ -380,7 +401,7 @@ class GroupQuery:
     public: str | None
     max_groups: int | None
 
-    def build(self, *, split: bool, joint: bool, fast: FastSums | None) -> str:
+    def build(self, *, split: bool, joint: bool, fast: InParts | None) -> str:
         """Return SQL for all groups of all users; the arguments are those of `build_user_query`.
 
         The result has one row per user and group, with nulls for a group that is none. It has the number of the user
@@ -460,7 +481,7 @@ class GroupQuery:
             f"FROM (SELECT DISTINCT {own} FROM entries))"
         )
 
-    def _entries(self, split: bool, joint: bool = False, fast: FastSums | None = None) -> str:
+    def _entries(self, split: bool, joint: bool = False, fast: InParts | None = None) -> str:
         """Sums per user and group."""
         selected, users = alias_keys(self.users, "user")
         more, groups = alias_keys(self.groups, "group")
@@ -502,7 +523,7 @@ class GroupQuery:
 
 
 def _aggregate_names(
-    values: Sequence[ValueColumn], split: bool, joint: bool = False, fast: FastSums | None = None
+    values: Sequence[ValueColumn], split: bool, joint: bool = False, fast: InParts | None = None
 ) -> list[str]:
     wanted = _aggregates(values, split=split, joint=joint) if fast is None else fast.aggregates()
     return [one.rsplit(" AS ", 1)[1] for one in wanted]
@@ -510,6 +531,15 @@ def _aggregate_names(
 
 def _group_columns(table: pa.Table, query: GroupQuery) -> list[pa.ChunkedArray]:
     return [table.column(f"group_{number}") for number in range(len(query.groups))]
+
+
+def _number_owners(table: pa.Table) -> tuple[IntArray, int]:
+    """Return the number of the user of each entry, and how many users there are."""
+    if "owner" in table.column_names:
+        owners = int64_array(table.column("owner"))
+        return owners, int(owners.max(initial=-1)) + 1
+    owners, distinct = number_integers(table.column("user_0"))
+    return owners, len(distinct)
 
 
 def _is_unambiguous(table: pa.Table) -> bool:

@@ -26,7 +26,15 @@ from hubermean.ingest.duckdb.fast_sums import MIN_FILE_BYTES
 from hubermean.ingest.duckdb.queries import DuckdbRows
 from hubermean.ingest.duckdb.session import RecordTooLongError, open_session
 from hubermean.ingest.duckdb.text_files import make_readable
-from hubermean.ingest.engine import READ_FAILED, GroupEntries, GroupOptions, mask_engine_errors, mask_errors
+from hubermean.ingest.engine import (
+    MIN_MEMORY,
+    READ_FAILED,
+    GroupEntries,
+    GroupOptions,
+    mask_engine_errors,
+    mask_errors,
+    parse_size,
+)
 from hubermean.ingest.files import MAX_RECORD_BYTES, FileSet, quote_identifier, quote_text, quote_texts
 from hubermean.ingest.frames import ArrowFrame, describe_frame, empty_stream, is_duckdb_relation
 from hubermean.ingest.locations import is_table_folder, without_credentials
@@ -116,6 +124,9 @@ class DuckdbSource:
 def open_source(data: Any, roles: ColumnRoles, options: ReadOptions) -> Iterator[DuckdbSource]:
     """Open files, a table of Delta, a query, a DuckDB relation or a data frame; see `Engine.open`."""
     text = TextFormat() if options.is_plain else TextFormat.checked(options)
+    if roles.groups and options.memory_limit is not None:
+        # Entries of groups are about as large when they are handed over as in the engine, which still holds them then.
+        options = replace(options, memory_limit=f"{max(parse_size(options.memory_limit) // 2, MIN_MEMORY)}B")
     if isinstance(data, str | os.PathLike):
         opened = _open_location(os.fspath(data), roles, options, text)
     elif isinstance(data, SqlQuery) and data.connection is not None:
