@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import shutil
@@ -42,6 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for case in cases:
             if case.nodeid not in kept:
                 case.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is collected lives to the end: the garbage collector need not look at it again after every few tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def _needs_spark(item: pytest.Item) -> bool:
