@@ -18,8 +18,10 @@ help:  ## list the targets
 demo: $(READY)  ## a private mean of real data by person, from a fresh machine
 	@$(BIN)/python examples/demo.py
 
+# One thread of linear algebra for each of two workers: more would wait for each other in a loop that takes both cores.
+# `make test-all` leaves the number of threads as users have it.
 test: $(READY) postgres java chromium  ## the test suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-all: $(READY) postgres java chromium flower  ## the test suite with its slow statistical parts
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m ""

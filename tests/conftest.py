@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import shutil
@@ -18,7 +19,7 @@ import hubermean as hm
 from helpers.damaged_ledgers import filled
 from helpers.postgres_server import Server
 from helpers.s3_server import S3Server
-from helpers.servers import postgres_server, s3_server
+from helpers.servers import close_servers, postgres_server, s3_server
 from helpers.spark_sessions import running_spark
 from hubermean import _api as api
 from hubermean.noise.seeded import InsecureSeededNoise
@@ -42,6 +43,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for case in cases:
             if case.nodeid not in kept:
                 case.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is collected lives to the end: the garbage collector need not look at it again after every few tests."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """End the servers while there is time: a worker that exits slowly is killed, and its servers would outlive it."""
+    gc.unfreeze()  # modules that count their objects at the end would report leaks
+    close_servers()
 
 
 def _needs_spark(item: pytest.Item) -> bool:

@@ -10,7 +10,8 @@ from helpers.postgres_server import Server, running_server
 from helpers.s3_server import S3Server, running_s3
 
 _STACK = contextlib.ExitStack()
-atexit.register(_STACK.close)
+close_servers = _STACK.close
+atexit.register(close_servers)
 
 
 @functools.cache

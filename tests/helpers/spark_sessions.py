@@ -20,7 +20,7 @@ HARD_FLOATS = [
 """Where rounding, limits and what is no number meet."""
 
 
-_SHORT_JOBS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_JOBS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Jobs of tests end long before a compiler that optimizes, or a second collector of garbage, has paid for itself."""
 
 
@@ -39,7 +39,7 @@ def running_spark(master: str = "local[2]", **settings: str) -> Iterator[Any]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "3",
-            "spark.driver.extraJavaOptions": _SHORT_JOBS,
+            "spark.driver.extraJavaOptions": SHORT_JOBS,
             "spark.sql.session.timeZone": "America/New_York",
             **settings,
         }

@@ -29,6 +29,7 @@ import pytest
 import hubermean as hm
 from helpers.more_containers import ALL_CONTAINERS as CONTAINERS
 from helpers.more_containers import NAMED_BY_A_SCHEMA, OPTIONS
+from helpers.spark_sessions import SHORT_JOBS
 from hubermean.cli.app import main
 
 CANARY = "qzCanary"
@@ -390,13 +391,14 @@ def test_a_session_of_our_own_prints_and_leaves_no_cell(whole: bool, tmp_path: P
     folder = tmp_path / "temporary"
     folder.mkdir()
     words = ["release", str(path), *COLUMNS, *BUDGET, *KNOWN, "--engine", "spark", "--json"]
+    places = {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder)}
     run = subprocess.run(
         [sys.executable, "-c", "from hubermean.cli.app import main; main()", *words],
         capture_output=True,
         text=True,
         timeout=300,
         cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder)},
+        env={**os.environ, **places, "JAVA_TOOL_OPTIONS": SHORT_JOBS},
         check=False,
     )
     assert (run.returncode == 0) == whole, run.stderr

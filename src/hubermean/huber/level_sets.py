@@ -184,12 +184,18 @@ class GradientByValues(Gradient):
             np.cumsum(users.weights * users.values, out=self._moment[1:])
 
     def at(self, points: IntArray) -> IntArray:
-        return self.of_first(points, np.full(len(points), len(self._values)))
+        below = self._values.searchsorted(points - self._threshold)
+        above = self._values.searchsorted(points + self._threshold)
+        under, over = self._weight[below], self._weight[above]
+        outside = self._threshold * (under - (self._weight[-1] - over))
+        inside = points * (over - under) - (self._moment[above] - self._moment[below])
+        gradient: IntArray = outside + inside
+        return gradient
 
     def of_first(self, points: IntArray, numbers: IntArray) -> IntArray:
         """At each point the gradient of the given number of users with the smallest values."""
-        below = np.minimum(np.searchsorted(self._values, points - self._threshold), numbers)
-        above = np.minimum(np.searchsorted(self._values, points + self._threshold), numbers)
+        below = np.minimum(self._values.searchsorted(points - self._threshold), numbers)
+        above = np.minimum(self._values.searchsorted(points + self._threshold), numbers)
         under, over = self._weight[below], self._weight[above]
         outside = self._threshold * (under - (self._weight[numbers] - over))
         inside = points * (over - under) - (self._moment[above] - self._moment[below])
@@ -221,7 +227,7 @@ class GradientByBreakpoints(Gradient):
         self._least = -int(users.influence_bounds.sum())
 
     def at(self, points: IntArray) -> IntArray:
-        passed = np.searchsorted(self._breakpoints, points)
+        passed = self._breakpoints.searchsorted(points)
         gradient: IntArray = self._least + points * self._slope[passed] - self._moment[passed]
         return gradient
 
@@ -264,7 +270,7 @@ def find_ends(
     levels = np.arange(len(inside), dtype=np.int64)
     below, above = excess(inside, levels), excess(outside, levels)
     for turn in itertools.count(1):
-        rows = np.flatnonzero(outside - inside > 1)
+        (rows,) = (outside - inside > 1).nonzero()
         if not len(rows):
             break
         width = outside[rows] - inside[rows]
@@ -302,7 +308,7 @@ class EqualWeightReductions:
 
     def __call__(self, points: IntArray, numbers: IntArray) -> IntArray:
         numbers = np.minimum(numbers, len(self._values) + self._inactive)
-        positive = np.minimum(np.searchsorted(self._values, points), numbers)
+        positive = np.minimum(self._values.searchsorted(points), numbers)
         inactive = np.minimum(numbers - positive, self._inactive)
         sums: IntArray = self._gradient.of_first(points, numbers - inactive) + numbers * self._max_influence
         return sums
@@ -338,7 +344,7 @@ class UnequalWeightReductions:
         taken = np.minimum(numbers, len(self._values))
         rows = max(1, _MATRIX_CELLS // max(len(self._values), 1))
         for start in range(0, len(points), rows):
-            some = np.flatnonzero(taken[start : start + rows]) + start
+            some = taken[start : start + rows].nonzero()[0] + start
             reductions = clip_influences(
                 points[some, np.newaxis] - self._values, self._weights, self._bounds, self._ranges
             )

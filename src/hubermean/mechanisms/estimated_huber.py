@@ -223,7 +223,7 @@ class PreparedEstimatedHuber(PreparedSteps, Prepared):
     def _threshold(self, column: int, found: AdaptiveEstimates) -> float:
         if self.split.known.threshold is not None:
             return self.split.known.threshold
-        tail = self.split.tails(found)[column]
+        tail = self.split.tail_of(column, found)
         shift = self.split.shifted_center(column, found) - self.split.center(column, found)
         return _THRESHOLD_SHARE[self.huber.name] * max(tail.below + shift, tail.above - shift)
 

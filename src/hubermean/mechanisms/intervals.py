@@ -66,6 +66,8 @@ def _laplace_widths(tail: float, scale: FloatArray, deviation: FloatArray) -> Fl
         high[short] *= 2.0
     for _ in range(60):
         middle = (low + high) / 2.0
+        if ((middle == low) | (middle == high)).all():  # neighboring numbers: nothing changes any more
+            break
         short = laplace_tail(middle, scale=scale, deviation=deviation) > tail
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return high
@@ -76,14 +78,16 @@ def laplace_tail(distance: FloatArray, *, scale: FloatArray, deviation: FloatArr
     deviation = np.maximum(deviation, 1e-9 * scale)
     z, ratio = distance / deviation, deviation / scale
     shift = ratio * ratio / 2.0
-    below = np.exp(shift - distance / scale) * _upper(ratio - z)
-    above = np.exp(np.minimum(shift + distance / scale, 700.0)) * _upper(ratio + z)
-    return np.asarray(_upper(z) + 0.5 * (below - above))
+    central, under, over = _upper(np.array((z, ratio - z, ratio + z)))
+    below = np.exp(shift - distance / scale) * under
+    above = np.exp(np.minimum(shift + distance / scale, 700.0)) * over
+    return np.asarray(central + 0.5 * (below - above))
 
 
 def _upper(z: FloatArray) -> FloatArray:
     """P(a standard normal number > z)."""
-    return np.array([0.5 * math.erfc(one) for one in (z / math.sqrt(2.0)).tolist()])
+    upper = np.array([0.5 * math.erfc(one) for one in (z / math.sqrt(2.0)).ravel().tolist()])
+    return upper.reshape(z.shape)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

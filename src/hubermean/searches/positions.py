@@ -73,7 +73,7 @@ class SortedPositions:
         self.ascending = np.sort(places)
 
     def sketch(self, resolution: int) -> QuantileSketch:
-        places = np.unique(self.ascending[target_ranks(len(self.ascending), resolution) - 1])
+        places = _drop_repeated(self.ascending[target_ranks(len(self.ascending), resolution) - 1])
         return QuantileSketch(places=places, cumulated=self.up_to(places))
 
     def quantiles(self, fineness: int) -> Quantiles:
@@ -105,7 +105,10 @@ class SortedPositions:
 
 def distinct(numbers: IntArray) -> IntArray:
     """The distinct numbers in ascending order. `np.unique` hashes them, which takes fifty times as long."""
-    ascending = np.sort(numbers)
+    return _drop_repeated(np.sort(numbers))
+
+
+def _drop_repeated(ascending: Places) -> Places:
     return ascending[np.append(True, ascending[1:] != ascending[:-1])] if len(ascending) else ascending
 
 
@@ -141,10 +144,16 @@ class FullPlaces:
 
 def target_ranks(total: int, resolution: int) -> IntArray:
     """The ranks that sketches aim at: 1/resolution of all, 2/resolution, ..., in whole numbers above 0."""
-    whole, rest = divmod(total, resolution)
-    number = np.arange(1, resolution + 1)
-    aims = np.unique(whole * number + -(-rest * number // resolution))  # no product exceeds the total by much
-    return aims[aims > 0]
+    aims = _equal_shares(total, resolution)
+    return aims[np.diff(aims, prepend=0) > 0]
+
+
+def _equal_shares(total: int, parts: int) -> IntArray:
+    """total * 1 / parts, total * 2 / parts, ..., rounded up. No product exceeds the total by much."""
+    whole, rest = divmod(total, parts)
+    number = np.arange(1, parts + 1)
+    shares: IntArray = whole * number + -(-rest * number // parts)
+    return shares
 
 
 def merge_sketches(sketches: Sequence[QuantileSketch], fineness: int) -> Quantiles:
@@ -169,9 +178,7 @@ def merge_sketches(sketches: Sequence[QuantileSketch], fineness: int) -> Quantil
 
 def _shares(known: IntArray, parts: int) -> IntArray:
     """Which of so many equal shares of the last weight each one has entered, for any weights of 63 bits."""
-    total = int(known[-1])
-    bounds = np.array([-(-total * part // parts) for part in range(1, parts + 1)])
-    entered: IntArray = np.searchsorted(bounds, known, side="right")
+    entered: IntArray = np.searchsorted(_equal_shares(int(known[-1]), parts), known, side="right")
     return entered
 
 

@@ -419,12 +419,16 @@ class BudgetSplit:
             return found.tails
         return tuple(self.given_tail(column, found) for column in range(self.columns))
 
+    def tail_of(self, column: int, found: AdaptiveEstimates) -> Tail:
+        """As `tails`, of one column, without those of all others."""
+        return found.tails[column] if found.tails else self.given_tail(column, found)
+
     def _share(self, column: int, found: AdaptiveEstimates) -> float:
         return found.shares[column] if found.shares else _GIVEN_SHARE
 
     def shifted_center(self, column: int, found: AdaptiveEstimates) -> float:
         """Where the mean is to be expected: off the center toward the longer tail."""
-        center, tail = self.center(column, found), self.tails(found)[column]
+        center, tail = self.center(column, found), self.tail_of(column, found)
         if not self.seeks_tails:
             return center
         shift = _SHIFT / math.sqrt(self.size(found)) * (tail.seen_above - tail.seen_below)

@@ -221,9 +221,10 @@ class PreparedClippedStep:
         rest = split.privacy_budget.total - found.spent
         if rest <= 0 or found.weight <= 0.0:
             raise InfeasibleError("the budget is spent before the mean")
-        tails = split.tails(found)
-        sums, noises, centers = [], [], []
-        for column, tail in enumerate(tails):
+        tails, sums, noises, centers = [], [], [], []
+        for column in range(split.columns):  # many end at the first column, without those of all others
+            tail = split.tail_of(column, found)
+            tails.append(tail)
             center = split.shifted_center(column, found)
             shift = center - split.center(column, found)
             moved = replace(tail, below=tail.below + shift, above=tail.above - shift)
@@ -239,7 +240,7 @@ class PreparedClippedStep:
             request=split.request,
             found=found,
             sums=tuple(sums),
-            tails=tails,
+            tails=tuple(tails),
             centers=tuple(centers),
             units=tuple(split.unit(column, found) for column in range(split.columns)),
             noises=tuple(noises),

@@ -32,6 +32,7 @@ from hubermean.mechanisms.adaptive.parameters import (
 from hubermean.mechanisms.adaptive.steps import Purpose, Step, plan_steps
 from hubermean.mechanisms.base import Outcome, Prepared, refuse
 from hubermean.mechanisms.contributions import (
+    MOST_USERS,
     check_optional_max_records,
     check_user_estimate,
     find_least_users,
@@ -320,6 +321,8 @@ class Adaptive:
 
 def refuse_too_few(split: BudgetSplit) -> None:
     """Raise InputError where public numbers show too few users for the private steps."""
+    if split.has_enough_users(MOST_USERS if split.start.users is None else split.start.users):
+        return
     needed = split.least_users()
     if not split.has_enough_users(needed):
         raise InputError(
