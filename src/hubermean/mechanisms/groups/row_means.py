@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from hubermean.accounting.budget import THE_COUNT, THE_MEAN, BudgetEntry
+from hubermean.accounting.budget import THE_COUNT, THE_MEAN, BudgetEntry, PrivacyBudget
 from hubermean.data.arrays import FloatArray
 from hubermean.data.group_table import GroupKey, GroupTable
 from hubermean.distributions.output import OutputDistribution
-from hubermean.mechanisms.adaptive.mechanism import PreparedSteps
+from hubermean.mechanisms.adaptive.mechanism import PreparedSteps, StepResults
 from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, per_column
 from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
+from hubermean.mechanisms.groups.noise_choice import UsersInMany, settle_accounting
 from hubermean.mechanisms.groups.row_estimates import (
     ColumnEstimates,
     Combined,
@@ -40,7 +41,6 @@ from hubermean.mechanisms.groups.row_estimates import (
 )
 from hubermean.mechanisms.groups.row_plan import RowPlan
 from hubermean.mechanisms.groups.row_queries import (
-    Accounting,
     ChainRefusedError,
     Deviations,
     NormSearch,
@@ -70,10 +70,12 @@ class RowMechanism(GroupMechanism):
     Attributes:
         steps: the private steps on users as a whole.
         cap: the most records of a user that count in a group; 1 to count users.
+        few: users in at most so many groups are in few, where that decides about the noise.
     """
 
     steps: PreparedSteps
     cap: int | None
+    few: int = 0
 
     def prospect(self) -> Prospect:
         return replace(self.steps.prospect(), mechanism="adaptive")
@@ -88,14 +90,16 @@ class RowMechanism(GroupMechanism):
         """Yield the queries on rows, in order; return the estimates."""
         raise NotImplementedError
 
-    def plan(self, found: AdaptiveEstimates, groups: int) -> RowPlan:
+    def plan(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, RowPlan]:
         split = self.steps.split
-        budget = split.privacy_budget
+        accounting = yield from settle_accounting(
+            split.privacy_budget,
+            found,
+            few=self.few,
+            add_remove=split.request.neighbors is Neighbors.ADD_REMOVE,
+        )
         return RowPlan(
-            accounting=Accounting(
-                budget=replace(budget, total=budget.total - found.spent),
-                add_remove=split.request.neighbors is Neighbors.ADD_REMOVE,
-            ),
+            accounting=accounting,
             groups=groups,
             users=max(split.conservative_users(found), 1.0),
             columns=split.columns,
@@ -111,13 +115,30 @@ class RowMechanism(GroupMechanism):
         """
         results = self.steps.replay(sample, lambda found: found)
         try:
-            made, costs = replay_queries(partial(self.measure, results.found, groups), results.sample)
+            made, queries = replay_queries(partial(self.measure, results.found, groups), results.sample)
         except ChainRefusedError as refused:
-            spent = results.found.spent + refused.spent
-            raise self.steps.refusal(str(refused), self.steps.split.help, spent=spent) from None
+            budget, costs = self._settle(results, refused.queries)
+            before = self.steps.split.start.spent
+            raise self.steps.refusal(
+                str(refused),
+                self.steps.split.help,
+                spent=before + sum((cost for _, cost in costs), Fraction(0)),
+                budget=budget,
+            ) from None
+        budget, costs = self._settle(results, queries)
+        return made, results.found, budget.break_down_budget(costs, self.steps.request.delta)
+
+    def _settle(
+        self, results: StepResults[Any], queries: Sequence[Query]
+    ) -> tuple[PrivacyBudget, list[tuple[str, Fraction]]]:
+        """Return the budget in whose accounting the release ended, and what each step and query cost in that."""
         budget = self.steps.split.privacy_budget
-        breakdown = budget.break_down_budget([*results.costs, *costs], self.steps.request.delta)
-        return made, results.found, breakdown
+        if budget.pure_total is None or not queries or queries[-1].budget.accounting != "pure":
+            return budget, [*results.costs, *((query.what, query.cost) for query in queries)]
+        epsilons = [
+            (query.what, query.epsilon if isinstance(query, UsersInMany) else query.cost) for query in queries
+        ]
+        return PrivacyBudget(accounting="pure", total=budget.pure_total), [*results.epsilons, *epsilons]
 
     def measure_weights(self, plan: RowPlan) -> Generator[Query, Any, tuple[GroupWeights, Fraction, float]]:
         """Return the weights of groups, what they cost, and the bound on a user's row of weights."""
@@ -138,7 +159,9 @@ class RowMechanism(GroupMechanism):
         measured = GroupWeights.of_groups(
             values,
             stddev=sums.stddev,
-            missed=plan.missed(search.search, bound=bound, usual=1.0, groups_per_user=1.0),
+            missed=plan.missed(
+                search.search.expected_beyond, bound=bound, usual=1.0, groups_per_user=1.0
+            ),
         )
         return measured, search.cost + sums.cost, bound
 
@@ -152,7 +175,7 @@ class RowMeans(RowMechanism):
     def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Means | None]:
         if groups == 0:
             return None
-        plan = self.plan(found, groups)
+        plan = yield from self.plan(found, groups)
         weights, spent, weight_bound = yield from self.measure_weights(plan)
         users = max(found.users or 1.0, 1.0)
         # How many groups a user is in is not measured; per record this is an upper bound, which only costs accuracy.
@@ -211,7 +234,8 @@ class RowMeans(RowMechanism):
                 high=high,
             )
             chosen = NormSearch(entries=entries, unit=_FINEST, search=search, accounting=accounting)
-            bound = chosen.found((yield chosen))
+            rank = plan.rank(number, budget, groups_per_user)
+            bound, beyond = plan.stretch(chosen.found((yield chosen)), search, rank, usual=usual)
             sums = RowSums(
                 what=THE_MEAN,
                 entries=entries,
@@ -232,8 +256,8 @@ class RowMeans(RowMechanism):
                     bound=bound,
                     sums=terms[0] - terms[1] if sides else terms[0],
                     stddev=stddev * np.sqrt(2.0) if sides else stddev,
-                    beyond=search.expected_beyond,
-                    missed=plan.missed(search, bound=bound, usual=usual, groups_per_user=groups_per_user),
+                    beyond=beyond,
+                    missed=plan.missed(beyond, bound=bound, usual=usual, groups_per_user=groups_per_user),
                 )
             )
             if last:
@@ -298,7 +322,7 @@ class RowCounts(RowMechanism):
     def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Counts | None]:
         if groups == 0:
             return None
-        plan = replace(self.plan(found, groups), counting=True)
+        plan = replace((yield from self.plan(found, groups)), counting=True)
         weights, _, bound = yield from self.measure_weights(plan)
         return _Counts(weights=weights, accounting=plan.accounting, bound=bound)
 

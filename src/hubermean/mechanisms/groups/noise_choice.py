@@ -1,0 +1,89 @@
+"""Which noise sums over rows get, where epsilon and delta allow either: decided by how many groups users are in.
+
+Laplace noise grows with the 1-norm of a row, Gaussian noise with its Euclidean norm. For users in one group these are
+equal and Laplace noise is smaller; for users in many groups Gaussian noise is. Nobody knows beforehand, so a small part
+of the budget counts the users in more than a few groups. Steps before that cost little in either accounting. What
+follows is all pure or all concentrated, and either way the release as a whole is (epsilon, delta)-DP
+(proofs/groups.md, Lemma 7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hubermean.accounting.budget import PrivacyBudget
+from hubermean.accounting.discrete import laplace_scale
+from hubermean.distributions.output import NoiseDistribution, NoisySum
+from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates
+from hubermean.mechanisms.groups.row_queries import Accounting, Query
+from hubermean.mechanisms.groups.rows import UserRows
+
+_PART = 0.03  # of what is left, in either accounting
+_EXACT = 150.0  # over the users: an epsilon with which noise is no more than a hundredth of them
+_SHARE = 1.0 / 3.0  # of the users: with fewer in many groups, Laplace noise is smaller
+_LEAST_LEFT = 0.5  # of epsilon: with less left Laplace noise would be no smaller
+# The noise of all passes over rows, in bounds: times the root of the groups per user, over epsilon; squared, over rho.
+_LAPLACE_NOISE, _GAUSSIAN_NOISE = 4.0, 1.5
+_FEW = 0.6  # of the number of groups at which noises would be equal, if all users were in so many
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsersInMany:
+    """The number of users in more than `few` groups. It costs at most its epsilon, and at most its cost in rho."""
+
+    few: int
+    epsilon: Fraction
+    budget: PrivacyBudget
+    what = "groups per user"
+
+    @property
+    def cost(self) -> Fraction:
+        return self.budget.cost_of_noise(self.epsilon)
+
+    def distribution(self, rows: UserRows) -> NoisySum:
+        in_groups = np.bincount(rows.owners, minlength=rows.n_owners)
+        return NoisySum(
+            position=[int((in_groups > self.few).sum())],
+            # One user who comes, goes or changes moves the number by at most one.
+            noise=NoiseDistribution(kind="laplace", scale=laplace_scale(self.epsilon, sensitivity=1)),
+            claim=self.budget.claim(self.what, self.cost, epsilon=self.epsilon),
+        )
+
+
+def equal_groups(epsilon: float, rho: Fraction) -> float:
+    """Return for how many groups per user Laplace and Gaussian noise are about equal."""
+    return _GAUSSIAN_NOISE / float(rho) * (epsilon / _LAPLACE_NOISE) ** 2 if rho > 0 else math.inf
+
+
+def few_groups(epsilon: float, rho: Fraction) -> int:
+    """Return the number of groups of a user up to which Laplace noise is smaller; 0 if it never is."""
+    return math.floor(_FEW * equal_groups(epsilon, rho))
+
+
+def settle_accounting(
+    budget: PrivacyBudget, found: AdaptiveEstimates, *, few: int, add_remove: bool
+) -> Generator[Query, Any, Accounting]:
+    """Yield the query that decides, if the accounting is not settled; return that of all later queries."""
+    gaussian = Accounting(
+        budget=replace(budget, total=budget.total - found.spent, pure_total=None), add_remove=add_remove
+    )
+    if budget.pure_total is None:
+        return gaussian
+    left = budget.pure_total - found.epsilon
+    if left < budget.pure_total * Fraction(_LEAST_LEFT):
+        return gaussian
+    users = max(found.users or 0.0, 1.0)
+    most = min(_PART * float(left), math.sqrt(2.0 * _PART * float(gaussian.budget.total)))
+    query = UsersInMany(few=few, epsilon=Fraction(min(most, _EXACT / users)), budget=budget)
+    (number,) = yield query
+    if number < _SHARE * users:
+        pure = PrivacyBudget(accounting="pure", total=left - query.epsilon)
+        return Accounting(budget=pure, add_remove=add_remove)
+    rest = replace(gaussian.budget, total=gaussian.budget.total - query.cost)
+    return replace(gaussian, budget=rest)
