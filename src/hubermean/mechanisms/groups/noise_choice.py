@@ -19,6 +19,7 @@ import numpy as np
 
 from hubermean.accounting.budget import PrivacyBudget
 from hubermean.accounting.discrete import laplace_scale
+from hubermean.data.arrays import IntArray
 from hubermean.distributions.output import NoiseDistribution, NoisySum
 from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates
 from hubermean.mechanisms.groups.row_queries import Accounting, Query
@@ -30,28 +31,48 @@ _SHARE = 1.0 / 3.0  # of the users: with fewer in many groups, Laplace noise is 
 _LEAST_LEFT = 0.5  # of epsilon: with less left Laplace noise would be no smaller
 # The noise of all passes over rows, in bounds: times the root of the groups per user, over epsilon; squared, over rho.
 _LAPLACE_NOISE, _GAUSSIAN_NOISE = 4.0, 1.5
+_SURE = 2.0  # standard deviations of noise
 _FEW = 0.6  # of the number of groups at which noises would be equal, if all users were in so many
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class UsersInMany:
-    """The number of users in more than `few` groups. It costs at most its epsilon, and at most its cost in rho."""
+    """The number of users in more than `few` groups. It costs at most its epsilon, and at most its cost in rho.
+
+    Attributes:
+        among: the groups that count, by number; None for all.
+    """
 
     few: int
     epsilon: Fraction
     budget: PrivacyBudget
+    among: IntArray | None = None
     what = "groups per user"
+
+    @classmethod
+    def of_budget(cls, budget: PrivacyBudget, among: IntArray) -> UsersInMany:
+        """Return the number of users in any of these groups, for a small part of a budget."""
+        return cls(few=0, epsilon=Fraction(budget.largest_noise(_PART)), budget=budget, among=among)
 
     @property
     def cost(self) -> Fraction:
         return self.budget.cost_of_noise(self.epsilon)
 
+    @property
+    def noise(self) -> NoiseDistribution:
+        # One user who comes, goes or changes moves the number by at most one.
+        return NoiseDistribution(kind="laplace", scale=laplace_scale(self.epsilon, sensitivity=1))
+
+    def shows(self, number: int) -> bool:
+        """Return whether a sample is larger than noise alone would usually be."""
+        return number > _SURE * self.noise.stddev
+
     def distribution(self, rows: UserRows) -> NoisySum:
-        in_groups = np.bincount(rows.owners, minlength=rows.n_owners)
+        owners = rows.owners if self.among is None else rows.owners[np.isin(rows.groups, self.among)]
+        in_groups = np.bincount(owners, minlength=rows.n_owners)
         return NoisySum(
             position=[int((in_groups > self.few).sum())],
-            # One user who comes, goes or changes moves the number by at most one.
-            noise=NoiseDistribution(kind="laplace", scale=laplace_scale(self.epsilon, sensitivity=1)),
+            noise=self.noise,
             claim=self.budget.claim(self.what, self.cost, epsilon=self.epsilon),
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +17,19 @@ from hubermean.mechanisms.intervals import NOISE_SAMPLING_AND_CLIPPING, half_wid
 from hubermean.types.options import PartialBounds
 from hubermean.types.release import DEFAULT_LEVEL, Denominator
 
+NoiseKind = Literal["laplace", "gaussian"]
 # Scales of groups: what they differ by, on a log scale, at most and at least to be used.
 _LARGEST_RATIO, _LEAST_RATIO, _LEAST_SPREAD = 5.0, 0.3, 0.04
 _FLOOR = 0.1
 SEEN = 2.0
 """Standard deviations of the noise in a group's weight that it must exceed for the group to stand for itself."""
+_FALSELY_SEEN = 0.05  # of the groups that are seen: noise alone may show so many, where groups are many
 _LEAST_SEEN = 3  # groups that show what the others are like
 # By how much the last pass may move a group: of what it moves one whose rows are all beyond the bound, and on top of
 # so many standard deviations of noise.
 _MOVED, _SURE = 0.25, 4.0
-_BETWEEN = 1.5  # times the deviation of groups from each other, for the interval of one that is not seen
+# Times the deviation of groups from each other, for the interval of one that is not seen; and beside it, that of users.
+_BETWEEN, _APART = 1.5, 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +42,8 @@ class GroupWeights:
         missed: about how much weight clipping took off a group of average size.
         noise: the standard deviation of the noise in each value.
         groups: how many of the values are of groups.
+        kind: of the noise.
+        inhabited: whether users are known to be in some of the groups, although noise may hide in which.
     """
 
     values: FloatArray
@@ -44,15 +51,20 @@ class GroupWeights:
     missed: float
     noise: FloatArray
     groups: int
+    kind: NoiseKind
+    inhabited: bool = False
 
     @classmethod
-    def of_groups(cls, values: FloatArray, *, stddev: float, missed: float) -> GroupWeights:
+    def of_groups(
+        cls, values: FloatArray, *, stddev: float, missed: float, kind: NoiseKind = "gaussian"
+    ) -> GroupWeights:
         return cls(
             values=values,
             stddev=stddev,
             missed=missed,
             noise=np.full(len(values), stddev),
             groups=len(values),
+            kind=kind,
         )
 
     @property
@@ -74,13 +86,36 @@ class GroupWeights:
         return np.abs(shift) * self.stddev / self.positive
 
     def seen(self) -> FloatArray:
-        """Return whether each group has more weight than noise alone would show, as 0 or 1."""
+        """Return whether each group has more weight than noise alone would usually show, as 0 or 1."""
         return (self.values > SEEN * self.noise).astype(np.float64)
 
+    def surely_seen(self) -> FloatArray:
+        """Return whether each group has more weight than noise would show of any of so many, as 0 or 1.
+
+        Among many groups noise alone shows some: the limit is raised until no more than `_FALSELY_SEEN` of those beyond
+        it are expected to be such (Benjamini & Hochberg 1995).
+        """
+        return (self.values > self._limit * self.noise).astype(np.float64)
+
+    @cached_property
+    def _limit(self) -> float:
+        standard = np.sort(self.values[: self.groups] / self.noise[: self.groups])[::-1]
+        by_chance = self.groups * _tail(standard, self.kind)
+        fits = np.flatnonzero(by_chance <= _FALSELY_SEEN * np.arange(1, self.groups + 1))
+        # The values up to the last that fits are beyond the limit.
+        last = float(standard[fits[-1]]) if len(fits) else math.inf
+        return max(SEEN, np.nextafter(last, -math.inf))
+
     def shown(self) -> FloatArray:
-        """Return which groups have a value: those that are seen, and all if enough are, as 0 or 1."""
-        seen = self.seen()
-        return np.ones_like(seen) if seen[: self.groups].sum() >= _LEAST_SEEN else seen
+        """Return which groups have a value, as 0 or 1.
+
+        Those that are seen; and the others, if enough are seen to go by, or if they are seen all together.
+        """
+        seen = self.surely_seen()
+        others = self.values[: self.groups][seen[: self.groups] == 0.0]
+        together = float(others.sum()) > SEEN * self.stddev * math.sqrt(len(others))
+        enough = seen[: self.groups].sum() >= _LEAST_SEEN or (len(others) > 1 and together) or self.inhabited
+        return np.ones_like(seen) if enough else seen
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,8 +246,11 @@ class ColumnEstimates:
         weights: GroupWeights,
         *,
         usual: float,
+        unit: float,
     ) -> ColumnEstimates:
-        """`squares`: noisy sums of squared entries of the last pass, in squared scales; `usual`: see `_are_reached`."""
+        """`squares`: noisy sums of squared entries of the last pass, in squared scales; `usual`: see `_are_reached`;
+        `unit`: the scale of users.
+        """
         combined = Combined.of(passes, weights)
         # What the weight may be less than measured matters most where it is hardly seen.
         divisor = np.maximum(weights.values - weights.stddev, weights.stddev)
@@ -234,25 +272,33 @@ class ColumnEstimates:
             ),
             reached=_are_reached(passes, weights, usual),
         )
-        return made._pool(combined, weights)
+        return made._pool(combined, weights, unit)
 
-    def _pool(self, combined: Combined, weights: GroupWeights) -> ColumnEstimates:
+    def _pool(self, combined: Combined, weights: GroupWeights, unit: float) -> ColumnEstimates:
         """Draw the means of groups that are not seen toward the others, as far as noise explains their distance.
 
-        Such a group may be further from the others than they are from each other; the interval allows for more.
+        Such a group may be further from the others than they are from each other; the interval allows for more. With
+        few groups to go by it is taken to be as far from them as users are from each other. So is a group whose noise
+        exceeds that.
         """
-        seen = weights.seen() > 0.0
-        if seen.all() or not weights.shown().all():
+        surely = (weights.surely_seen() > 0.0) & (combined.variance <= unit**2)
+        if surely.all() or not weights.shown().all():
             return self
         means, between = combined.pooled()
         variance = combined.variance
-        apart = _BETWEEN**2 * between**2 * variance / (between**2 + variance) + 1.0 / (1.0 / variance).sum()
-        usual = float(np.average(self.clipping[seen], weights=weights.values[seen]))
+        precision = 1.0 / variance
+        middle = float((self.means * precision).sum() / precision.sum())
+        # The deviation of few groups is itself uncertain.
+        known = max(float(surely.sum()), 1.0)
+        apart = (_BETWEEN * between) ** 2 + (_APART * unit) ** 2 / known + 1.0 / float(precision.sum())
+        means = np.where(surely, self.means, means)
+        wide = surely if surely.any() else np.ones_like(surely)
+        usual = float(np.average(self.clipping[wide], weights=weights.positive[wide]))
         return ColumnEstimates(
-            means=np.where(seen, self.means, means),
-            noise_variance=np.where(seen, self.noise_variance, apart),
+            means=means,
+            noise_variance=np.where(surely, self.noise_variance, apart),
             sampling_variance=self.sampling_variance,
-            clipping=np.where(seen, self.clipping, usual),
+            clipping=np.where(surely, self.clipping, usual + np.abs(means - middle)),
             reached=self.reached,
         )
 
@@ -271,6 +317,15 @@ def _are_reached(passes: Sequence[Pass], weights: GroupWeights, usual: float) ->
     moved = np.abs(last.sums) / divisor - _SURE * np.sqrt(variance)
     reached: NDArray[np.bool_] = moved <= _MOVED * last.bound / usual
     return reached
+
+
+def _tail(standard: FloatArray, kind: NoiseKind) -> FloatArray:
+    """Return the probability that noise exceeds so many of its standard deviations."""
+    if kind == "laplace":
+        upper: FloatArray = 0.5 * np.exp(-math.sqrt(2.0) * np.maximum(standard, 0.0))
+    else:
+        upper = 0.5 * np.array([math.erfc(one / math.sqrt(2.0)) for one in standard.tolist()])
+    return upper
 
 
 def _spread(squares: FloatArray, stddev: float, weights: GroupWeights) -> tuple[FloatArray, FloatArray]:

@@ -27,7 +27,7 @@ from hubermean.data.arrays import FloatArray
 from hubermean.data.group_table import GroupKey, GroupTable
 from hubermean.distributions.output import OutputDistribution
 from hubermean.mechanisms.adaptive.mechanism import PreparedSteps, StepResults
-from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, per_column
+from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, InfeasibleError, per_column
 from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
 from hubermean.mechanisms.groups.noise_choice import UsersInMany, settle_accounting
 from hubermean.mechanisms.groups.row_estimates import (
@@ -56,9 +56,10 @@ from hubermean.types.dry_run import Prospect
 from hubermean.types.request import Neighbors
 
 GROUP_WEIGHTS = "weights of groups"
+_NOTHING_SEEN = "the groups have too few users, or each user is in too many of them, to see any beside the noise"
 _TOO_SMALL = "too few users to see beside the noise"
 _TOO_FAR = "values too far from those of most users to be found"
-_FINEST = 1.0 / 16.0  # of a scale: the least bound on the norm of a row
+_FINEST = 1.0 / 16.0  # of a scale, and of a usual row: the least bound on the norm of a row
 # Groups whose centers differ by less than this many scales are unlikely to differ in scale.
 _APART = 1.0
 
@@ -147,6 +148,8 @@ class RowMechanism(GroupMechanism):
             entries=weights, unit=1.0, search=plan.weights_search(), accounting=plan.accounting
         )
         bound = search.found((yield search))
+        if self.cap is not None:  # nobody's row can be longer
+            bound = min(bound, self.cap * plan.longest_row)
         sums = RowSums(
             what=GROUP_WEIGHTS,
             entries=weights,
@@ -159,6 +162,7 @@ class RowMechanism(GroupMechanism):
         measured = GroupWeights.of_groups(
             values,
             stddev=sums.stddev,
+            kind=sums.sums_noise.kind,
             missed=plan.missed(
                 search.search.expected_beyond, bound=bound, usual=1.0, groups_per_user=1.0
             ),
@@ -177,6 +181,14 @@ class RowMeans(RowMechanism):
             return None
         plan = yield from self.plan(found, groups)
         weights, spent, weight_bound = yield from self.measure_weights(plan)
+        hidden = np.flatnonzero(weights.shown() == 0.0)
+        if len(hidden) > 1:
+            # Noise hides who is in them. If anybody is they share a mean; if all are empty, the rest may be kept.
+            anybody = UsersInMany.of_budget(plan.accounting.budget, hidden)
+            (number,) = yield anybody
+            weights, spent = replace(weights, inhabited=anybody.shows(number)), spent + anybody.cost
+        if not weights.shown().any():
+            raise InfeasibleError(_NOTHING_SEEN)
         users = max(found.users or 1.0, 1.0)
         # How many groups a user is in is not measured; per record this is an upper bound, which only costs accuracy.
         groups_per_user = min(max(weights.total / users, 1.0), float(groups))
@@ -233,7 +245,9 @@ class RowMeans(RowMechanism):
                 low=low,
                 high=high,
             )
-            chosen = NormSearch(entries=entries, unit=_FINEST, search=search, accounting=accounting)
+            chosen = NormSearch(
+                entries=entries, unit=_FINEST * max(usual, 1.0), search=search, accounting=accounting
+            )
             rank = plan.rank(number, budget, groups_per_user)
             bound, beyond = plan.stretch(chosen.found((yield chosen)), search, rank, usual=usual)
             sums = RowSums(
@@ -261,7 +275,9 @@ class RowMeans(RowMechanism):
                 )
             )
             if last:
-                made = ColumnEstimates.of(passes, terms[-1], sums.squares_stddev, weights, usual=usual)
+                made = ColumnEstimates.of(
+                    passes, terms[-1], sums.squares_stddev, weights, usual=usual, unit=unit
+                )
                 return made, passes[-1]
             centers, spread = Combined.of(passes, weights).pooled()
             if low is not None or high is not None:

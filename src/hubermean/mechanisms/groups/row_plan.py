@@ -18,6 +18,7 @@ from hubermean.searches.bounds import RankSearch
 # By how many bounds rows beyond a bound exceed it; a usual row is exceeded by this share of users.
 _LARGEST_EXCESS, _LEAST_EXCESS, _MANY = 1.3, 0.3, 8.0
 _WITHIN_USUAL, _SHORTEST_TAIL = 0.3, 2.0
+_NATS = 50.0  # that outweigh the base measure of a search whose grid begins at a part of a usual row
 _HEAVIEST = 128.0  # usual rows: a bound found further out is stretched no more
 
 
@@ -92,6 +93,13 @@ class RowPlan:
     def passes(self) -> int:
         return len(self.shares.passes)
 
+    @property
+    def longest_row(self) -> float:
+        """The norm of a row with a 1 in every group, rounded up."""
+        if not self.accounting.concentrated:
+            return float(self.groups)
+        return math.nextafter(math.sqrt(self.groups), math.inf)
+
     def weights_cost(self, search_cost: Fraction) -> Fraction:
         """What the weights may cost, after a search that cost so much."""
         total = self.accounting.budget.total
@@ -107,7 +115,7 @@ class RowPlan:
 
     def search(self, number: int, budget: Fraction, groups_per_user: float) -> RankSearch:
         """The search before a pass, for a column with this budget."""
-        return self._search(self.rank(number, budget, groups_per_user), budget)
+        return self._search(self.rank(number, budget, groups_per_user), budget, nats=_NATS)
 
     def rank(self, number: int, budget: Fraction, groups_per_user: float) -> float:
         """About how many rows should exceed the bound of a pass."""
@@ -153,9 +161,11 @@ class RowPlan:
         excess = min(max(1.0 / max(index - 1.0, 1e-3), _LEAST_EXCESS), largest)
         return excess * beyond / self.spread(groups_per_user) * bound
 
-    def _search(self, rank: float, budget: Fraction) -> RankSearch:
+    def _search(self, rank: float, budget: Fraction, **nats: float) -> RankSearch:
         least, most = (self.accounting.budget.largest_selection(budget, part) for part in self.shares.search)
-        return RankSearch.plan_for_rank(self.users, rank=rank, least=least, most=most, hostile=self.hostile)
+        return RankSearch.plan_for_rank(
+            self.users, rank=rank, least=least, most=most, hostile=self.hostile, **nats
+        )
 
     def pass_cost(self, number: int, left: Fraction) -> Fraction:
         """The cost of a pass, where so much is left for it and all later ones."""
