@@ -401,10 +401,11 @@ def norm_searches_are_free(patch: Patch) -> None:
 def queries_get_what_the_steps_spent(patch: Patch) -> None:
     """What the steps before spent is not taken off what rows may cost."""
     made = RowMechanism.plan
+    nothing = {"spent": Fraction(0), "epsilon": Fraction(0)}
     patch.setattr(
         RowMechanism,
         "plan",
-        lambda self, found, groups: made(self, replace(found, spent=Fraction(0)), groups),
+        lambda self, found, groups: made(self, replace(found, **nothing), groups),
     )
 
 

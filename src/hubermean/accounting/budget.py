@@ -92,9 +92,9 @@ class PrivacyBudget:
     """The budget of several steps: epsilon if "pure", rho if "concentrated".
 
     Attributes:
-        pure_total: the epsilon that all steps together may cost instead of the total, where a private result decides between
-            the two: later steps are then all pure, or all concentrated (proofs/groups.md, Lemma 7). None if the
-            accounting is settled.
+        pure_total: the epsilon that all steps together may cost instead of the total, where a private result decides
+            between the two: later steps are then all pure, or all concentrated (proofs/groups.md, Lemma 7). None if
+            the accounting is settled.
     """
 
     accounting: Literal["pure", "concentrated"]

@@ -222,8 +222,9 @@ class RankSearch:
     ) -> RankSearch:
         """A search for a bound that about `rank` users exceed, as cheap as that allows.
 
-        `nats` for all users together outweigh the base measure; fewer do if the grid begins near the bound. `least` and `most` limit what it costs. The rank is raised where that is not enough to find it, and kept below a
-        share of the users.
+        `nats` for all users together outweigh the base measure; fewer do where the grid begins near the bound. `least`
+        and `most` limit what it costs. The rank is raised where that is not enough to find it, and kept below a share
+        of the users.
         """
         users = max(users, 1.0)
         epsilon = min(max(_NATS_FOR_RANK / max(rank, 1.0), nats / users, least), most)

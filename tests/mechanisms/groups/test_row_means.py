@@ -304,7 +304,7 @@ def test_passes_that_disagree_beyond_noise_widen_the_interval(wide: float, apart
     interval of 3.0, for a mean of 14."""
     weights = GroupWeights.of_groups(np.full(3, 1000.0), stddev=10.0, missed=0.0)
     passes = [one_pass(5.1, 0.01), one_pass(wide, 0.5)]
-    made = ColumnEstimates.of(passes, np.full(3, 1e4), 10.0, weights, usual=1.0)
+    made = ColumnEstimates.of(passes, np.full(3, 1e4), 10.0, weights, usual=1.0, unit=1.0)
     assert made.means == pytest.approx(5.1, abs=0.05)
     reach = made.means + made.clipping
     assert (reach >= wide).all() if apart else (made.clipping == 0.0).all()

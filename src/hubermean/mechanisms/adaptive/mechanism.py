@@ -146,7 +146,9 @@ class PreparedSteps:
         if not steps:
             try:
                 later = last(found)
-                if privacy_budget.pure_total is not None:  # what follows settles the accounting, and claims for itself
+                if (
+                    privacy_budget.pure_total is not None
+                ):  # what follows settles the accounting, and claims for itself
                     return later
                 rest = privacy_budget.total - found.spent
                 return with_claim(

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hubermean.accounting.arguments import round_down
 from hubermean.accounting.budget import PrivacyBudget
 from hubermean.accounting.discrete import laplace_scale
 from hubermean.data.arrays import IntArray
@@ -61,7 +62,7 @@ class UsersInMany:
     @property
     def noise(self) -> NoiseDistribution:
         # One user who comes, goes or changes moves the number by at most one.
-        return NoiseDistribution(kind="laplace", scale=laplace_scale(self.epsilon, sensitivity=1))
+        return NoiseDistribution(kind="laplace", scale=laplace_scale(round_down(self.epsilon), sensitivity=1))
 
     def shows(self, number: int) -> bool:
         """Return whether a sample is larger than noise alone would usually be."""

@@ -120,5 +120,6 @@ def _prepare_rows(
     steps = replace(steps, charged=group_split.whole, before=group_split.selection_cost)
     few = 0 if budget.pure_total is None else few_groups(float(budget.pure_total), budget.total)
     if isinstance(mechanism, Adaptive):
-        return RowMeans(steps=steps, cap=cap, few=few, rollup=rollup)
+        selected = group_split.selection is not None
+        return RowMeans(steps=steps, cap=cap, few=few, selected=selected, rollup=rollup)
     return RowCounts(steps=steps, cap=cap, few=few)

@@ -43,7 +43,7 @@ class GroupWeights:
         noise: the standard deviation of the noise in each value.
         groups: how many of the values are of groups.
         kind: of the noise.
-        inhabited: whether users are known to be in some of the groups, although noise may hide in which.
+        inhabited: whether users are known to be in groups that are not seen.
     """
 
     values: FloatArray
@@ -56,7 +56,13 @@ class GroupWeights:
 
     @classmethod
     def of_groups(
-        cls, values: FloatArray, *, stddev: float, missed: float, kind: NoiseKind = "gaussian"
+        cls,
+        values: FloatArray,
+        *,
+        stddev: float,
+        missed: float,
+        kind: NoiseKind = "gaussian",
+        inhabited: bool = False,
     ) -> GroupWeights:
         return cls(
             values=values,
@@ -65,6 +71,7 @@ class GroupWeights:
             noise=np.full(len(values), stddev),
             groups=len(values),
             kind=kind,
+            inhabited=inhabited,
         )
 
     @property
@@ -104,7 +111,7 @@ class GroupWeights:
         fits = np.flatnonzero(by_chance <= _FALSELY_SEEN * np.arange(1, self.groups + 1))
         # The values up to the last that fits are beyond the limit.
         last = float(standard[fits[-1]]) if len(fits) else math.inf
-        return max(SEEN, np.nextafter(last, -math.inf))
+        return max(SEEN, math.nextafter(last, -math.inf))
 
     def shown(self) -> FloatArray:
         """Return which groups have a value, as 0 or 1.

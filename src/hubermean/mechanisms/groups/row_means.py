@@ -26,6 +26,7 @@ from hubermean.accounting.budget import THE_COUNT, THE_MEAN, BudgetEntry, Privac
 from hubermean.data.arrays import FloatArray
 from hubermean.data.group_table import GroupKey, GroupTable
 from hubermean.distributions.output import OutputDistribution
+from hubermean.errors import parameter
 from hubermean.mechanisms.adaptive.mechanism import PreparedSteps, StepResults
 from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, InfeasibleError, per_column
 from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
@@ -41,6 +42,7 @@ from hubermean.mechanisms.groups.row_estimates import (
 )
 from hubermean.mechanisms.groups.row_plan import RowPlan
 from hubermean.mechanisms.groups.row_queries import (
+    Accounting,
     ChainRefusedError,
     Deviations,
     NormSearch,
@@ -56,7 +58,7 @@ from hubermean.types.dry_run import Prospect
 from hubermean.types.request import Neighbors
 
 GROUP_WEIGHTS = "weights of groups"
-_NOTHING_SEEN = "the groups have too few users, or each user is in too many of them, to see any beside the noise"
+_NOTHING_SEEN = "there are too few users in these groups to see any of them beside the noise"
 _TOO_SMALL = "too few users to see beside the noise"
 _TOO_FAR = "values too far from those of most users to be found"
 _FINEST = 1.0 / 16.0  # of a scale, and of a usual row: the least bound on the norm of a row
@@ -72,11 +74,13 @@ class RowMechanism(GroupMechanism):
         steps: the private steps on users as a whole.
         cap: the most records of a user that count in a group; 1 to count users.
         few: users in at most so many groups are in few, where that decides about the noise.
+        selected: whether groups were selected privately, so that each has users.
     """
 
     steps: PreparedSteps
     cap: int | None
     few: int = 0
+    selected: bool = False
 
     def prospect(self) -> Prospect:
         return replace(self.steps.prospect(), mechanism="adaptive")
@@ -122,7 +126,7 @@ class RowMechanism(GroupMechanism):
             before = self.steps.split.start.spent
             raise self.steps.refusal(
                 str(refused),
-                self.steps.split.help,
+                f"raise {parameter('epsilon')}, or ask for fewer and larger groups",
                 spent=before + sum((cost for _, cost in costs), Fraction(0)),
                 budget=budget,
             ) from None
@@ -163,9 +167,8 @@ class RowMechanism(GroupMechanism):
             values,
             stddev=sums.stddev,
             kind=sums.sums_noise.kind,
-            missed=plan.missed(
-                search.search.expected_beyond, bound=bound, usual=1.0, groups_per_user=1.0
-            ),
+            inhabited=self.selected,
+            missed=plan.missed(search.search.expected_beyond, bound=bound, usual=1.0, groups_per_user=1.0),
         )
         return measured, search.cost + sums.cost, bound
 

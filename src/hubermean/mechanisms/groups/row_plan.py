@@ -123,9 +123,7 @@ class RowPlan:
         noise = self.accounting.noise_stddev(expected, nonnegative=True)
         return self.shares.rank * noise * self.spread(groups_per_user)
 
-    def stretch(
-        self, found: float, search: RankSearch, rank: float, *, usual: float
-    ) -> tuple[float, float]:
+    def stretch(self, found: float, search: RankSearch, rank: float, *, usual: float) -> tuple[float, float]:
         """Return (the bound of a pass, about how many rows exceed it at most), from the bound that its search found.
 
         Where a search cannot afford the rank that a pass should have, the bound is stretched from there along a tail
