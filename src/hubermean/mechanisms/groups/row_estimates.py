@@ -109,9 +109,10 @@ class GroupWeights:
         standard = np.sort(self.values[: self.groups] / self.noise[: self.groups])[::-1]
         by_chance = self.groups * _tail(standard, self.kind)
         fits = np.flatnonzero(by_chance <= _FALSELY_SEEN * np.arange(1, self.groups + 1))
+        if not len(fits):
+            return math.inf
         # The values up to the last that fits are beyond the limit.
-        last = float(standard[fits[-1]]) if len(fits) else math.inf
-        return max(SEEN, math.nextafter(last, -math.inf))
+        return max(SEEN, math.nextafter(float(standard[fits[-1]]), -math.inf))
 
     def shown(self) -> FloatArray:
         """Return which groups have a value, as 0 or 1.

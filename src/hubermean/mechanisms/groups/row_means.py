@@ -32,6 +32,7 @@ from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, Infeasib
 from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
 from hubermean.mechanisms.groups.noise_choice import UsersInMany, settle_accounting
 from hubermean.mechanisms.groups.row_estimates import (
+    SEEN,
     ColumnEstimates,
     Combined,
     GroupWeights,
@@ -185,8 +186,10 @@ class RowMeans(RowMechanism):
         plan = yield from self.plan(found, groups)
         weights, spent, weight_bound = yield from self.measure_weights(plan)
         hidden = np.flatnonzero(weights.shown() == 0.0)
-        if len(hidden) > 1:
-            # Noise hides who is in them. If anybody is they share a mean; if all are empty, the rest may be kept.
+        if len(hidden) == groups:  # noise hides them all; everybody who was counted is in one of them
+            weights = replace(weights, inhabited=(found.users or 0.0) > SEEN * found.users_stddev)
+        elif len(hidden) > 1:
+            # Noise hides who is in them: if anybody is, they share a mean.
             anybody = UsersInMany.of_budget(plan.accounting.budget, hidden)
             (number,) = yield anybody
             weights, spent = replace(weights, inhabited=anybody.shows(number)), spent + anybody.cost
