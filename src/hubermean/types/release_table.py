@@ -131,13 +131,16 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         """
         if len(key) == 1 and isinstance(key[0], tuple):
             (key,) = key
-        if key not in self._positions:
+        found = self._positions.get((key, tuple(map(type, key))), self._positions.get((key, ())))
+        if found is None:
             raise InputError(f"there is no group {', '.join(map(str, key))} in this release")
-        return self[self._positions[key]]
+        return self[found]
 
     @cached_property
-    def _positions(self) -> dict[tuple[Any, ...], int]:
-        return {key: position for position, key in enumerate(self.keys)}
+    def _positions(self) -> dict[tuple[tuple[Any, ...], tuple[type, ...]], int]:
+        """By key and types, since 1 and True are different groups; without types for other numbers that are equal."""
+        exact = {(key, tuple(map(type, key))): position for position, key in enumerate(self.keys)}
+        return {**{(key, ()): position for (key, _), position in reversed(exact.items())}, **exact}
 
     @cached_property
     def denominators(self) -> Sequence[Denominator]:
