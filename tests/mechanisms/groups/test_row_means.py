@@ -325,6 +325,15 @@ def test_noise_alone_is_no_sighting_however_many_groups_there_are(kind: Any) -> 
     assert GroupWeights.of_groups(noise, stddev=10.0, missed=0.0, kind=kind, inhabited=True).shown().all()
 
 
+@pytest.mark.parametrize("stddev", [0.1, 1.0 / 3.0, 7.0, 37.08064889223745])
+def test_the_smallest_of_large_groups_is_seen_too(stddev: float) -> None:
+    """It was left out where a product was rounded up."""
+    values = 4696.0 + np.random.default_rng(0).uniform(0.0, 100.0, (200, 6))
+    for own in values:
+        weights = GroupWeights.of_groups(own, stddev=stddev, missed=0.0, kind="laplace")
+        assert weights.surely_seen().all()
+
+
 def crowded(seed: int, n_users: int = 700, groups: int = 150, per_user: int = 30) -> pd.DataFrame:
     """Few users, each in many groups, which differ little: what delta = 0 can hardly see."""
     rng = np.random.default_rng(seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -102,17 +101,12 @@ class GroupWeights:
         Among many groups noise alone shows some: the limit is raised until no more than `_FALSELY_SEEN` of those beyond
         it are expected to be such (Benjamini & Hochberg 1995).
         """
-        return (self.values > self._limit * self.noise).astype(np.float64)
-
-    @cached_property
-    def _limit(self) -> float:
-        standard = np.sort(self.values[: self.groups] / self.noise[: self.groups])[::-1]
-        by_chance = self.groups * _tail(standard, self.kind)
+        standard = self.values / self.noise
+        by_size = np.sort(standard[: self.groups])[::-1]
+        by_chance = self.groups * _tail(by_size, self.kind)
         fits = np.flatnonzero(by_chance <= _FALSELY_SEEN * np.arange(1, self.groups + 1))
-        if not len(fits):
-            return math.inf
-        # The values up to the last that fits are beyond the limit.
-        return max(SEEN, math.nextafter(float(standard[fits[-1]]), -math.inf))
+        least = by_size[fits[-1]] if len(fits) else math.inf
+        return ((standard > SEEN) & (standard >= least)).astype(np.float64)
 
     def shown(self) -> FloatArray:
         """Return which groups have a value, as 0 or 1.
@@ -237,6 +231,7 @@ class ColumnEstimates:
 
     Attributes:
         reached: whether the passes came as far as the values of the group; otherwise its mean is unknown.
+        drawn: whether the mean is drawn toward those of other groups, since noise hides how far from them it is.
     """
 
     means: FloatArray
@@ -244,6 +239,7 @@ class ColumnEstimates:
     sampling_variance: FloatArray
     clipping: FloatArray
     reached: NDArray[np.bool_]
+    drawn: NDArray[np.bool_]
 
     @classmethod
     def of(
@@ -279,6 +275,7 @@ class ColumnEstimates:
                 combined.apart,
             ),
             reached=_are_reached(passes, weights, usual),
+            drawn=np.zeros(len(squares), dtype=np.bool_),
         )
         return made._pool(combined, weights, unit)
 
@@ -308,6 +305,7 @@ class ColumnEstimates:
             sampling_variance=self.sampling_variance,
             clipping=np.where(surely, self.clipping, usual + np.abs(means - middle)),
             reached=self.reached,
+            drawn=~surely,
         )
 
 
@@ -374,6 +372,11 @@ class RowEstimates:
         """Return whether the passes came as far as each group, in all columns."""
         found: NDArray[np.bool_] = np.all([column.reached for column in self.columns], axis=0)
         return found
+
+    def drawn(self) -> int:
+        """Return how many groups have a mean, in some column, that is drawn toward those of other groups."""
+        found = np.any([column.drawn for column in self.columns], axis=0)
+        return int(found[: self.weights.groups].sum())
 
     def values(self) -> FloatArray:
         """Shape (groups, columns); NaN for groups without a value."""

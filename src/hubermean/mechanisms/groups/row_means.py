@@ -314,7 +314,7 @@ class RowMeans(RowMechanism):
             refusals={**dict.fromkeys(far, _TOO_FAR), **dict.fromkeys(hidden, _TOO_SMALL)},
             mechanism="adaptive",
             budget_breakdown=breakdown,
-            warnings=() if hidden else warn_of_small_groups(weights),
+            warnings=warn_of_small_groups(estimates),
         )
 
 
@@ -398,15 +398,16 @@ def nothing_selected(
     )
 
 
-def warn_of_small_groups(weights: GroupWeights) -> tuple[str, ...]:
+def warn_of_small_groups(estimates: RowEstimates) -> tuple[str, ...]:
     """Return a warning where groups have values that are mostly those of the others."""
-    groups, unseen = weights.groups, int((weights.seen()[: weights.groups] == 0.0).sum())
-    if not unseen:
+    groups, drawn = estimates.weights.groups, estimates.drawn()
+    if not drawn:
         return ()
-    some = "1 of" if unseen == 1 else f"{unseen:,} of"
+    some = "1 of" if drawn == 1 else f"{drawn:,} of"
     return (
         f"{some} {groups:,} groups are too small to see beside the noise, and may be empty: their values are drawn "
-        "toward those of the other groups. Look at the interval of a group before you use its value.",
+        "toward those of the other groups. Look at the interval of a group before you use its value; a group that "
+        "differs from all others may lie outside.",
     )
 
 

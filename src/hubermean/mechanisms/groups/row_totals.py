@@ -55,7 +55,7 @@ def add_totals(
     often as users are in groups on average.
     """
     weights = estimates.weights
-    totals = list_totals(keys, (weights.seen() > 0.0).tolist())
+    totals = list_totals(keys, (weights.surely_seen() > 0.0).tolist())
     if not totals:
         return estimates, tuple(keys)
     columns = [_add(column, weights, totals, groups_per_user) for column in estimates.columns]
@@ -82,6 +82,7 @@ def _add(
         sampling_variance=np.concatenate([column.sampling_variance, sampling]),
         clipping=np.concatenate([column.clipping, clipping]),
         reached=np.concatenate([column.reached, reached]),
+        drawn=np.concatenate([column.drawn, np.zeros(len(totals), dtype=np.bool_)]),
     )
 
 
