@@ -413,24 +413,24 @@ def queries_get_what_the_steps_spent(patch: Patch) -> None:
 
 def the_choice_of_noise_is_free(patch: Patch) -> None:
     """The count that decides takes nothing off what later queries may cost."""
-    made = row_means.settle_accounting
+    made = row_means.resolve_accounting
 
-    def settle(budget: PrivacyBudget, found: Any, **given: Any) -> Any:
-        settled = yield from made(budget, found, **given)
-        pure = settled.budget.accounting == "pure"
+    def resolve(budget: PrivacyBudget, found: Any, **given: Any) -> Any:
+        resolved = yield from made(budget, found, **given)
+        pure = resolved.budget.accounting == "pure"
         assert budget.pure_total is not None
         total = budget.pure_total - found.epsilon if pure else budget.total - found.spent
-        return replace(settled, budget=replace(settled.budget, total=total))
+        return replace(resolved, budget=replace(resolved.budget, total=total))
 
-    patch.setattr(row_means, "settle_accounting", settle)
+    patch.setattr(row_means, "resolve_accounting", resolve)
 
 
 def laplace_noise_for_all_of_epsilon(patch: Patch) -> None:
     """What the steps before cost in rho is forgotten where later queries are pure."""
-    made = row_means.settle_accounting
+    made = row_means.resolve_accounting
     patch.setattr(
         row_means,
-        "settle_accounting",
+        "resolve_accounting",
         lambda budget, found, **given: made(budget, replace(found, epsilon=Fraction(0)), **given),
     )
 

@@ -94,7 +94,7 @@ class PrivacyBudget:
     Attributes:
         pure_total: the epsilon that all steps together may cost instead of the total, where a private result decides
             between the two: later steps are then all pure, or all concentrated (proofs/groups.md, Lemma 7). None if
-            the accounting is settled.
+            the accounting is resolved.
     """
 
     accounting: Literal["pure", "concentrated"]
@@ -149,7 +149,7 @@ class PrivacyBudget:
     ) -> Claim:
         """Return the claim that a step costs at most its cost; `delta` is added to pure epsilon only.
 
-        `epsilon` is what it costs in pure epsilon; it is claimed beside rho where the accounting is not settled.
+        `epsilon` is what it costs in pure epsilon; it is claimed beside rho where the accounting is not resolved.
         """
         if self.accounting == "pure":
             return Claim(what=what, epsilon=privacy_cost, delta=delta)

@@ -21,21 +21,21 @@ from hubermean.mechanisms.groups.noise_choice import (
     UsersInMany,
     equal_groups,
     few_groups,
-    settle_accounting,
+    resolve_accounting,
 )
 from hubermean.types.request import Request
 
 EPSILON, DELTA = 1.0, 1e-6
 RHO = Fraction(largest_rho(EPSILON, DELTA))
-UNSETTLED = PrivacyBudget(accounting="concentrated", total=RHO, pure_total=Fraction(1))
+UNRESOLVED = PrivacyBudget(accounting="concentrated", total=RHO, pure_total=Fraction(1))
 GROUPS = 5
 ONE: Row = [(0, 1.0, 1)]
 MANY: Row = [(group, 1.0, 1) for group in range(GROUPS)]
 
 
-def settle(found: AdaptiveEstimates, number: float, budget: PrivacyBudget = UNSETTLED) -> tuple[Any, Any]:
+def resolve(found: AdaptiveEstimates, number: float, budget: PrivacyBudget = UNRESOLVED) -> tuple[Any, Any]:
     """The query, if there is one, and the accounting that this sample of it leads to."""
-    chain = settle_accounting(budget, found, few=2, add_remove=True)
+    chain = resolve_accounting(budget, found, few=2, add_remove=True)
     try:
         query = next(chain)
         chain.send([number])
@@ -49,21 +49,21 @@ SPENT = AdaptiveEstimates(users=1000.0, spent=RHO / 10, epsilon=Fraction(3, 20))
 
 @pytest.mark.parametrize(("number", "kind"), [(0, "pure"), (300, "pure"), (400, "concentrated")])
 def test_users_in_many_groups_have_gaussian_noise(number: int, kind: str) -> None:
-    query, accounting = settle(SPENT, number)
+    query, accounting = resolve(SPENT, number)
     assert accounting.budget.accounting == kind
     whole, before = (1, SPENT.epsilon + query.epsilon) if kind == "pure" else (RHO, SPENT.spent + query.cost)
     assert accounting.budget.total == whole - before, (
         "what earlier steps cost in this accounting is taken off"
     )
-    assert accounting.budget.pure_total is None, "nothing is left to settle"
+    assert accounting.budget.pure_total is None, "nothing is left to resolve"
 
 
 def test_a_prefix_that_costs_most_of_epsilon_leaves_nothing_to_decide() -> None:
-    query, accounting = settle(replace(SPENT, epsilon=Fraction(6, 10)), 0)
+    query, accounting = resolve(replace(SPENT, epsilon=Fraction(6, 10)), 0)
     assert query is None
     assert accounting.budget == PrivacyBudget(accounting="concentrated", total=RHO - SPENT.spent)
-    settled = replace(UNSETTLED, pure_total=None)
-    assert settle(SPENT, 0, settled) == (None, accounting)
+    resolved = replace(UNRESOLVED, pure_total=None)
+    assert resolve(SPENT, 0, resolved) == (None, accounting)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_prefix_that_costs_most_of_epsilon_leaves_nothing_to_decide() -> None:
 @pytest.mark.parametrize("among", [None, np.array([1, 2])])
 def test_one_user_moves_the_count_by_at_most_one(before: list[Row], after: list[Row], among: Any) -> None:
     """In pure epsilon and in rho: the count is claimed in both."""
-    query = UsersInMany(few=0, epsilon=Fraction(1, 32), budget=UNSETTLED, among=among)
+    query = UsersInMany(few=0, epsilon=Fraction(1, 32), budget=UNRESOLVED, among=among)
     first, second = (query.distribution(make_rows([ONE, MANY, *own], GROUPS)) for own in (before, after))
     assert first.claim is not None
     assert (first.claim.epsilon, first.claim.rho) == (Fraction(1, 32), Fraction(1, 2048))
@@ -85,7 +85,7 @@ def test_one_user_moves_the_count_by_at_most_one(before: list[Row], after: list[
 def test_users_in_many_groups_are_counted() -> None:
     rows = make_rows([ONE, MANY, [], [(1, 2.0, 1), (3, 2.0, 1)]], GROUPS)
     counts = [
-        UsersInMany(few=few, epsilon=Fraction(1), budget=UNSETTLED).distribution(rows).position
+        UsersInMany(few=few, epsilon=Fraction(1), budget=UNRESOLVED).distribution(rows).position
         for few in (0, 1, 2, 4, 5)
     ]
     assert counts == [[3], [2], [1], [1], [0]]

@@ -148,7 +148,7 @@ class PreparedSteps:
                 later = last(found)
                 if (
                     privacy_budget.pure_total is not None
-                ):  # what follows settles the accounting, and claims for itself
+                ):  # what follows resolves the accounting, and claims for itself
                     return later
                 rest = privacy_budget.total - found.spent
                 return with_claim(
@@ -224,7 +224,7 @@ class PreparedSteps:
 
         What each step costs is fixed before it runs, from public numbers and earlier samples, and so is that no step
         follows: the rest of the budget is not spent (proofs/ledger.md, Lemmas 6 and 7). `budget` is the one in whose
-        accounting that was spent, if it was settled only on the way; delta is then spent in full
+        accounting that was spent, if it was resolved only on the way; delta is then spent in full
         (proofs/groups.md, Lemma 7).
         """
         charged = self.charged or self.request

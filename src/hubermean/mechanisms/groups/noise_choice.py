@@ -88,10 +88,10 @@ def few_groups(epsilon: float, rho: Fraction) -> int:
     return math.floor(_FEW * equal_groups(epsilon, rho))
 
 
-def settle_accounting(
+def resolve_accounting(
     budget: PrivacyBudget, found: AdaptiveEstimates, *, few: int, add_remove: bool
 ) -> Generator[Query, Any, Accounting]:
-    """Yield the query that decides, if the accounting is not settled; return that of all later queries."""
+    """Yield the query that decides, if the accounting is not resolved; return that of all later queries."""
     gaussian = Accounting(
         budget=replace(budget, total=budget.total - found.spent, pure_total=None), add_remove=add_remove
     )

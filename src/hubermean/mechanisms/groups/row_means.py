@@ -30,7 +30,7 @@ from hubermean.errors import parameter
 from hubermean.mechanisms.adaptive.mechanism import PreparedSteps, StepResults
 from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, InfeasibleError, per_column
 from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
-from hubermean.mechanisms.groups.noise_choice import UsersInMany, settle_accounting
+from hubermean.mechanisms.groups.noise_choice import UsersInMany, resolve_accounting
 from hubermean.mechanisms.groups.row_estimates import (
     SEEN,
     ColumnEstimates,
@@ -98,7 +98,7 @@ class RowMechanism(GroupMechanism):
 
     def plan(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, RowPlan]:
         split = self.steps.split
-        accounting = yield from settle_accounting(
+        accounting = yield from resolve_accounting(
             split.privacy_budget,
             found,
             few=self.few,
@@ -123,7 +123,7 @@ class RowMechanism(GroupMechanism):
         try:
             made, queries = replay_queries(partial(self.measure, results.found, groups), results.sample)
         except ChainRefusedError as refused:
-            budget, costs = self._settle(results, refused.queries)
+            budget, costs = self._resolve(results, refused.queries)
             before = self.steps.split.start.spent
             raise self.steps.refusal(
                 str(refused),
@@ -131,10 +131,10 @@ class RowMechanism(GroupMechanism):
                 spent=before + sum((cost for _, cost in costs), Fraction(0)),
                 budget=budget,
             ) from None
-        budget, costs = self._settle(results, queries)
+        budget, costs = self._resolve(results, queries)
         return made, results.found, budget.break_down_budget(costs, self.steps.request.delta)
 
-    def _settle(
+    def _resolve(
         self, results: StepResults[Any], queries: Sequence[Query]
     ) -> tuple[PrivacyBudget, list[tuple[str, Fraction]]]:
         """Return the budget in whose accounting the release ended, and what each step and query cost in that."""
