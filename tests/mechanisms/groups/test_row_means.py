@@ -14,8 +14,9 @@ from helpers.rows import Row, make_table
 from hubermean.mechanisms.adaptive.mechanism import Adaptive
 from hubermean.mechanisms.clipped.mechanism import Clipped
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
+from hubermean.mechanisms.groups.group_weights import GroupWeights
 from hubermean.mechanisms.groups.resolution import prepare_groups, resolve_group_mechanism
-from hubermean.mechanisms.groups.row_estimates import ColumnEstimates, GroupWeights, Pass, shrink_scales
+from hubermean.mechanisms.groups.row_estimates import ColumnEstimates, Pass, shrink_scales
 from hubermean.mechanisms.groups.row_means import select_rows
 from hubermean.mechanisms.registry import resolve_mechanism
 from hubermean.noise.seeded import InsecureSeededNoise

@@ -22,9 +22,11 @@ from hubermean.accounting.budget import PrivacyBudget
 from hubermean.accounting.discrete import laplace_scale
 from hubermean.data.arrays import IntArray
 from hubermean.distributions.output import NoiseDistribution, NoisySum
+from hubermean.errors import InputError
 from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates
 from hubermean.mechanisms.groups.row_queries import Accounting, Query
 from hubermean.mechanisms.groups.rows import UserRows
+from hubermean.noise.batch import LARGEST_SCALE
 
 _PART = 0.03  # of what is left, in either accounting
 _EXACT = 150.0  # over the users: an epsilon with which noise is no more than a hundredth of them
@@ -49,6 +51,11 @@ class UsersInMany:
     budget: PrivacyBudget
     among: IntArray | None = None
     what = "groups per user"
+
+    def __post_init__(self) -> None:
+        """Refuse noise that cannot be sampled here, where public numbers decide, not where data are at hand."""
+        if self.noise.scale > LARGEST_SCALE:
+            raise InputError("epsilon is too small for this number of steps; raise it")
 
     @classmethod
     def of_budget(cls, budget: PrivacyBudget, among: IntArray) -> UsersInMany:

@@ -14,7 +14,8 @@ from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.grouped import GroupByGroup, GroupMechanism, PreparedGroups, SummedGroups
 from hubermean.mechanisms.groups.noise_choice import few_groups
-from hubermean.mechanisms.groups.row_means import RowCounts, RowMeans
+from hubermean.mechanisms.groups.row_counts import RowCounts
+from hubermean.mechanisms.groups.row_means import RowMeans
 from hubermean.mechanisms.registry import Auto
 from hubermean.types.request import Column, PublicFacts
 

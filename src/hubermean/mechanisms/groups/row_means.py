@@ -22,28 +22,24 @@ from typing import Any
 
 import numpy as np
 
-from hubermean.accounting.budget import THE_COUNT, THE_MEAN, BudgetEntry, PrivacyBudget
-from hubermean.data.arrays import FloatArray
+from hubermean.accounting.budget import THE_MEAN, BudgetEntry, PrivacyBudget
 from hubermean.data.group_table import GroupKey, GroupTable
 from hubermean.distributions.output import OutputDistribution
 from hubermean.errors import parameter
 from hubermean.mechanisms.adaptive.mechanism import PreparedSteps, StepResults
 from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, InfeasibleError, per_column
+from hubermean.mechanisms.groups.group_weights import SEEN, GroupWeights
 from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
 from hubermean.mechanisms.groups.noise_choice import UsersInMany, resolve_accounting
 from hubermean.mechanisms.groups.row_estimates import (
-    SEEN,
     ColumnEstimates,
     Combined,
-    GroupWeights,
     Pass,
     RowEstimates,
-    describe_weights,
     shrink_scales,
 )
 from hubermean.mechanisms.groups.row_plan import RowPlan
 from hubermean.mechanisms.groups.row_queries import (
-    Accounting,
     ChainRefusedError,
     Deviations,
     NormSearch,
@@ -335,55 +331,6 @@ class _Means:
             "users_beyond_bound": per_column([round(one.beyond) for one in self.last]),
             "weight_norm_bound": self.weight_bound,
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowCounts(RowMechanism):
-    """The number of users or records of each group."""
-
-    def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Counts | None]:
-        if groups == 0:
-            return None
-        plan = replace((yield from self.plan(found, groups)), counting=True)
-        weights, _, bound = yield from self.measure_weights(plan)
-        return _Counts(weights=weights, accounting=plan.accounting, bound=bound)
-
-    def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
-        made, found, breakdown = self.replay(sample, len(keys))
-        if made is None:
-            return nothing_selected(1, found, breakdown)
-        return GroupOutcome(
-            keys=keys,
-            values=np.rint(np.maximum(made.weights.values, 0.0))[:, np.newaxis],
-            parameters={
-                "norm": made.accounting.norm,
-                "norm_bound": made.bound,
-                **found.parameters(),
-            },
-            intervals=made,
-            budget_breakdown=tuple(
-                replace(entry, what=THE_COUNT) if entry.what == GROUP_WEIGHTS else entry
-                for entry in breakdown
-            ),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Counts:
-    """Counts by group and their intervals."""
-
-    weights: GroupWeights
-    accounting: Accounting
-    bound: float
-
-    @property
-    def covers(self) -> str:
-        return "noise and clipping"
-
-    def ends(self, level: float) -> tuple[FloatArray, FloatArray]:
-        found = describe_weights(self.weights, self.accounting, level)
-        low, high = (np.array([[getattr(one, end)] for one in found]) for end in ("low", "high"))
-        return low, high
 
 
 def nothing_selected(

@@ -14,7 +14,8 @@ import numpy as np
 
 from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.data.group_table import GroupKey
-from hubermean.mechanisms.groups.row_estimates import ColumnEstimates, GroupWeights, RowEstimates
+from hubermean.mechanisms.groups.group_weights import GroupWeights
+from hubermean.mechanisms.groups.row_estimates import ColumnEstimates, RowEstimates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
