@@ -199,9 +199,11 @@ class ColumnEstimates:
         variance = combined.variance
         precision = 1.0 / variance
         middle = float((self.means * precision).sum() / precision.sum())
-        # The deviation of few groups is itself uncertain.
+        # The deviation of few groups, or of noisy ones, is itself uncertain.
         known = max(float(surely.sum()), 1.0)
-        apart = (_BETWEEN * between) ** 2 + (_APART * unit) ** 2 / known + 1.0 / float(precision.sum())
+        unsure = math.sqrt(2.0 / max(len(precision) - 1, 1)) / float(precision.mean())
+        apart = _BETWEEN**2 * (between**2 + min(unsure, unit**2))
+        apart += (_APART * unit) ** 2 / known + 1.0 / float(precision.sum())
         means = np.where(surely, self.means, means)
         wide = surely if surely.any() else np.ones_like(surely)
         usual = float(np.average(self.clipping[wide], weights=weights.positive[wide]))
