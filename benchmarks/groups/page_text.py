@@ -34,7 +34,8 @@ make realgroups     # about {minutes} minutes; python -m groups takes --quick, f
 {met} of {all} aims are met. Aims are judged on the {n_judged} tables that no constant was tuned on, per user and per
 record, with delta = 1e-6 and without delta: {n_cases} cases at epsilon = 1. Measured with revision {revision}.
 The judged tables are not untouched: that small groups have a value at all was decided after refusals were seen on
-them, too.
+them, too, and that few users without delta needed work, and users in one group each with delta. How, and all constants,
+were decided on the other tables.
 
 {summary}
 

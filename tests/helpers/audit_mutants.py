@@ -35,7 +35,9 @@ from hubermean.mechanisms.adaptive.steps import (
 from hubermean.mechanisms.counts import mechanism as counted
 from hubermean.mechanisms.counts.mechanism import Count, PreparedCount
 from hubermean.mechanisms.estimated_huber import PreparedEstimatedHuber
+from hubermean.mechanisms.groups import row_means
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
+from hubermean.mechanisms.groups.noise_choice import UsersInMany
 from hubermean.mechanisms.groups.partition_selection import PartitionSelection
 from hubermean.mechanisms.groups.row_means import RowMechanism
 from hubermean.mechanisms.groups.row_queries import Accounting, NormSearch, RowSums
@@ -401,11 +403,46 @@ def norm_searches_are_free(patch: Patch) -> None:
 def queries_get_what_the_steps_spent(patch: Patch) -> None:
     """What the steps before spent is not taken off what rows may cost."""
     made = RowMechanism.plan
+    nothing = {"spent": Fraction(0), "epsilon": Fraction(0)}
     patch.setattr(
         RowMechanism,
         "plan",
-        lambda self, found, groups: made(self, replace(found, spent=Fraction(0)), groups),
+        lambda self, found, groups: made(self, replace(found, **nothing), groups),
     )
+
+
+def the_choice_of_noise_is_free(patch: Patch) -> None:
+    """The count that decides takes nothing off what later queries may cost."""
+    made = row_means.resolve_accounting
+
+    def resolve(budget: PrivacyBudget, found: Any, **given: Any) -> Any:
+        resolved = yield from made(budget, found, **given)
+        pure = resolved.budget.accounting == "pure"
+        assert budget.pure_total is not None
+        total = budget.pure_total - found.epsilon if pure else budget.total - found.spent
+        return replace(resolved, budget=replace(resolved.budget, total=total))
+
+    patch.setattr(row_means, "resolve_accounting", resolve)
+
+
+def laplace_noise_for_all_of_epsilon(patch: Patch) -> None:
+    """What the steps before cost in rho is forgotten where later queries are pure."""
+    made = row_means.resolve_accounting
+    patch.setattr(
+        row_means,
+        "resolve_accounting",
+        lambda budget, found, **given: made(budget, replace(found, epsilon=Fraction(0)), **given),
+    )
+
+
+def users_in_many_counted_by_group(patch: Patch) -> None:
+    """One user moves the number by as many groups as it is in."""
+    made = UsersInMany.distribution
+
+    def distribution(self: UsersInMany, rows: UserRows) -> Any:
+        return replace(made(self, rows), position=[len(rows.owners)])
+
+    patch.setattr(UsersInMany, "distribution", distribution)
 
 
 def a_whole_unit_in_every_group(patch: Patch) -> None:
@@ -445,6 +482,8 @@ GROUPS: dict[str, Any] = {**ADAPTIVE, "groups": 3, "max_groups": 1}
 ROWS: dict[str, Any] = {**ADAPTIVE, "bounds": (0, 10), "groups": 3, "users": 60}
 ROW_COUNTS: dict[str, Any] = {"mechanism": "count", "epsilon": 5, "groups": 4, "users": 60}
 ROW_KEYS: dict[str, Any] = {**ROW_COUNTS, "private_keys": True, "delta": 1e-4}
+# Laplace or Gaussian noise, as a count decides.
+ROW_CHOICE: dict[str, Any] = {**ROW_COUNTS, "epsilon": 1, "delta": 1e-6, "groups": 5, "users": 300}
 CLIPPED: dict[str, Any] = {"mechanism": "clipped", "bounds": (0, 10), "groups": 4, "max_groups": 1}
 KEYS: dict[str, Any] = {**CLIPPED, "private_keys": True, "delta": 1e-4}
 COUNT: dict[str, Any] = {"mechanism": "count"}
@@ -775,6 +814,19 @@ MUTANTS = [
         broken=queries_get_what_the_steps_spent,
         audit=ROW_COUNTS,
         pairs=4,
+    ),
+    Mutant(name="the choice of noise is free", broken=the_choice_of_noise_is_free, audit=ROW_CHOICE, pairs=6),
+    Mutant(
+        name="Laplace noise for all of epsilon",
+        broken=laplace_noise_for_all_of_epsilon,
+        audit=ROW_CHOICE,
+        pairs=6,
+    ),
+    Mutant(
+        name="users in many counted by group",
+        broken=users_in_many_counted_by_group,
+        audit=ROW_CHOICE,
+        pairs=12,
     ),
     Mutant(name="a whole unit in every group", broken=a_whole_unit_in_every_group, audit=ROW_KEYS, pairs=10),
     Mutant(

@@ -118,13 +118,21 @@ def test_a_group_column_cannot_overwrite_a_field() -> None:
         "fare_interval_low_",
         "fare_interval_high",
         "users",
+        "may_be_empty",
     ]
 
 
 def test_data_frames_agree() -> None:
     made = table()
     arrow, pandas, polars = made.to_arrow(), made.to_pandas(), made.to_polars()
-    assert arrow.column_names == ["city", "fare", "fare_interval_low", "fare_interval_high", "users"]
+    assert arrow.column_names == [
+        "city",
+        "fare",
+        "fare_interval_low",
+        "fare_interval_high",
+        "users",
+        "may_be_empty",
+    ]
     assert (
         arrow["fare"].to_pylist()
         == pandas["fare"].tolist()
@@ -150,6 +158,7 @@ def test_keys_keep_their_types() -> None:
         "epsilon": 1,
         "bounds": (0, 5),
         "per": "user",
+        "max_groups": 1,
     }
     made = hm.mean(data, by="day", keys=days, **options)
     assert made.keys == ((days[0],), (days[1],))
@@ -213,6 +222,7 @@ def test_hostile_names_stay_text() -> None:
         epsilon=1,
         bounds=(0, 5),
         per="user",
+        max_groups=1,
     )
     assert "\x1b" not in repr(made)
     page = made._repr_html_()

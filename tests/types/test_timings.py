@@ -47,6 +47,7 @@ def test_groups_and_counts_have_the_same_stages() -> None:
                     max_records=2,
                     by="g",
                     keys=["a", "b"],
+                    max_groups=1,
                 )
             else:
                 hm.count(TRIPS, user="u", epsilon=1)

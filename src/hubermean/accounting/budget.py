@@ -89,10 +89,17 @@ class PrivacyCost:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyBudget:
-    """The budget of several steps: epsilon if "pure", rho if "concentrated"."""
+    """The budget of several steps: epsilon if "pure", rho if "concentrated".
+
+    Attributes:
+        pure_total: the epsilon that all steps together may cost instead of the total, where a private result decides
+            between the two: later steps are then all pure, or all concentrated (proofs/groups.md, Lemma 7). None if
+            the accounting is resolved.
+    """
 
     accounting: Literal["pure", "concentrated"]
     total: Fraction
+    pure_total: Fraction | None = None
 
     @classmethod
     def pure(cls, epsilon: float) -> PrivacyBudget:
@@ -137,11 +144,16 @@ class PrivacyBudget:
         used = not_below(epsilon_of_part(whole.epsilon, whole.delta, spent))
         return PrivacyCost(epsilon=min(used, whole.epsilon), delta=whole.delta, rho=spent)
 
-    def claim(self, what: str, privacy_cost: Fraction, *, delta: float = 0.0) -> Claim:
-        """Return the claim that a step costs at most its cost; `delta` is added to pure epsilon only."""
+    def claim(
+        self, what: str, privacy_cost: Fraction, *, delta: float = 0.0, epsilon: Fraction | None = None
+    ) -> Claim:
+        """Return the claim that a step costs at most its cost; `delta` is added to pure epsilon only.
+
+        `epsilon` is what it costs in pure epsilon; it is claimed beside rho where the accounting is not resolved.
+        """
         if self.accounting == "pure":
             return Claim(what=what, epsilon=privacy_cost, delta=delta)
-        return Claim(what=what, rho=privacy_cost)
+        return Claim(what=what, rho=privacy_cost, epsilon=None if self.pure_total is None else epsilon)
 
     def break_down_budget(
         self, step_costs: Iterable[tuple[str, Fraction]], delta: float
@@ -158,7 +170,7 @@ class Claim:
     Attributes:
         what: the name of the step, as in the budget breakdown.
         epsilon, delta: a cost in (epsilon, delta); for an exponential mechanism also a bound on its range.
-        rho: a concentrated cost, in place of epsilon.
+        rho: a concentrated cost, in place of epsilon, or beside it for a step that costs at most either.
         among: by which the squares of Gaussian samples' shifts are multiplied for the full cost: the number of samples
             that share it in equal parts, or one over the part of one of them.
     """
@@ -170,8 +182,8 @@ class Claim:
     among: int | Fraction = 1
 
     def __post_init__(self) -> None:
-        if (self.epsilon is None) == (self.rho is None):
-            raise ValueError("a claim needs either epsilon or rho")
+        if self.epsilon is None and self.rho is None:
+            raise ValueError("a claim needs epsilon or rho")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,16 @@ distributions are traversed together, at equal earlier outcomes, and each step i
   variance (Bun & Steinke 2016);
 - anything else by the loss that `compare` computes.
 
-On every path the claims must add up to at most the claim, or the guarantee, that they are parts of.
+On every path the claims must add up to at most the claim, or the guarantee, that they are parts of. A step may claim
+epsilon and rho at once; a path of such steps and of pure ones adds up in epsilon, whatever other paths do
+(proofs/groups.md, Lemma 7).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from hubermean.accounting.budget import Claim
@@ -47,35 +49,53 @@ def measure_claims(
     The distributions must be repeatable (`compare.make_repeatable`).
     """
     walk = _Walk()
-    total = walk.through(first, second, 0)
-    if total is not None:
+    for total in walk.through(first, second, 0):
         walk.note(ADDS_UP, total.share_of(guarantee))
     return walk.used
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Total:
-    """The sum of claims: exact, in epsilon and delta, in rho, or in both."""
+    """The sum of claims: exact, in epsilon and delta, in rho, or in both.
+
+    `pure` is the sum in epsilon alone; None if some claim is in rho alone.
+    """
 
     epsilon: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
+    pure: Fraction | None = Fraction(0)
 
     @classmethod
     def of(cls, claim: Claim) -> _Total:
+        pure = None if claim.epsilon is None else Fraction(claim.epsilon) / claim.among
         if claim.rho is not None:
-            return cls(rho=Fraction(claim.rho), delta=Fraction(claim.delta))
-        return cls(
-            epsilon=Fraction(claim.epsilon or 0) / claim.among, delta=Fraction(claim.delta) / claim.among
-        )
+            return cls(rho=Fraction(claim.rho), delta=Fraction(claim.delta), pure=pure)
+        assert pure is not None
+        return cls(epsilon=pure, delta=Fraction(claim.delta) / claim.among, pure=pure)
 
     def __add__(self, other: _Total) -> _Total:
         return _Total(
-            epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta, rho=self.rho + other.rho
+            epsilon=self.epsilon + other.epsilon,
+            delta=self.delta + other.delta,
+            rho=self.rho + other.rho,
+            pure=None if self.pure is None or other.pure is None else self.pure + other.pure,
         )
 
     def share_of(self, claim: Claim) -> float:
-        """Return the share of a claim that its parts use."""
+        """Return the share of a claim that its parts use, in the accounting in which it is smaller."""
+        mixed = self._mixed_share_of(claim)
+        if claim.rho is not None or self.pure is None or self.rho == 0:
+            return mixed
+        return min(
+            mixed,
+            max(
+                _share(float(self.pure), float(claim.epsilon or 0)),
+                _share(float(self.delta), float(claim.delta)),
+            ),
+        )
+
+    def _mixed_share_of(self, claim: Claim) -> float:
         if claim.rho is not None:
             if self.delta > 0:
                 return math.inf
@@ -100,8 +120,8 @@ class _Walk:
     def note(self, what: str, share: float) -> None:
         self.used[what] = max(self.used.get(what, 0.0), share)
 
-    def through(self, first: OutputDistribution, second: OutputDistribution, depth: int) -> _Total | None:
-        """Return the total claimed on the most expensive path; None if nothing is claimed."""
+    def through(self, first: OutputDistribution, second: OutputDistribution, depth: int) -> frozenset[_Total]:
+        """Return the totals claimed, of every path that is taken; none if nothing is claimed."""
         inside = self._inside(first, second, depth)
         claim, other = get_claim(first), get_claim(second)
         if claim is None and other is None:
@@ -109,19 +129,19 @@ class _Walk:
         if claim is None or claim != other:
             self.note(_DEPENDS.format((claim or other).what), math.inf)  # type: ignore[union-attr]
             return inside
-        if inside is None:
+        if not inside:
             self.note(
                 claim.what, max(measure_share(claim, first, second), measure_share(claim, second, first))
             )
         else:  # its parts are checked separately, and all together against the guarantee
-            self.note(claim.what, inside.share_of(claim))
-        return _Total.of(claim)
+            self.note(claim.what, max(total.share_of(claim) for total in inside))
+        return frozenset([_Total.of(claim)])
 
-    def _inside(self, first: OutputDistribution, second: OutputDistribution, depth: int) -> _Total | None:
+    def _inside(self, first: OutputDistribution, second: OutputDistribution, depth: int) -> frozenset[_Total]:
         match first, second:
             case Independent(), Independent():
                 pairs = zip(first.parts, second.parts, strict=False)
-                return _sum_exactly([self.through(one, two, depth) for one, two in pairs])
+                return _add([self.through(one, two, depth) for one, two in pairs])
             case NoisyTest(), NoisyTest() if first.passes and second.passes:
                 return self.through(first.inner, second.inner, depth)
             case Staged(), Staged():
@@ -132,19 +152,23 @@ class _Walk:
                 later_depth = outcomes.depth_after(depth)
                 seen = [outcome for outcome, _, _ in outcomes.seen]
                 ends = [self.through(first.then(one), second.then(one), later_depth) for one in seen]
-                later = [end for end in ends if end is not None]
-                dearest = max(later, key=lambda end: (end.rho, end.epsilon, end.delta), default=None)
-                return _sum_exactly([start, dearest])
-        return None
+                return _add([start, frozenset[_Total]().union(*ends)])
+        return frozenset()
 
 
-def _sum_exactly(totals: Sequence[_Total | None]) -> _Total | None:
-    some = [total for total in totals if total is not None]
-    return sum(some, start=_Total()) if some else None
+def _add(parts: Sequence[frozenset[_Total]]) -> frozenset[_Total]:
+    """Return all sums of one total of each part; parts without any add nothing."""
+    sums: frozenset[_Total] = frozenset()
+    for part in parts:
+        sums = frozenset(one + other for one in sums for other in part) if sums and part else sums | part
+    return sums
 
 
 def measure_share(claim: Claim, first: OutputDistribution, second: OutputDistribution) -> float:
     """Return the share of its claim that a sample from `first`, against `second`, uses."""
+    if claim.epsilon is not None and claim.rho is not None:  # both hold
+        each = (replace(claim, rho=None), replace(claim, epsilon=None))
+        return max(measure_share(one, first, second) for one in each)
     if (
         isinstance(first, ExponentialMechanism)
         and isinstance(second, ExponentialMechanism)

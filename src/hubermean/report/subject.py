@@ -9,7 +9,6 @@ from typing import Any
 
 from hubermean.errors import printable
 from hubermean.report.chart import Point
-from hubermean.types.formatting import about
 from hubermean.types.group_order import (
     GroupOrder,
     axis_ends,
@@ -62,9 +61,7 @@ class Line:
             ),
             wide=wide,
             narrow=item.interval_details(NARROW_LEVEL),
-            behind=""
-            if item.denominator is None or item.denominator.exact
-            else about(item.denominator.value, item.denominator.high - item.denominator.low),
+            behind="" if item.denominator is None or item.denominator.exact else item.denominator.describe(),
         )
 
     def format_column(self, column: int) -> tuple[str, str]:

@@ -218,20 +218,28 @@ class RankSearch:
 
     @classmethod
     def plan_for_rank(
-        cls, users: float, *, rank: float, least: float, most: float, hostile: float
+        cls,
+        users: float,
+        *,
+        rank: float,
+        least: float,
+        most: float,
+        hostile: float,
+        nats: float = _SERVING_NATS,
     ) -> RankSearch:
         """A search for a bound that about `rank` users exceed, as cheap as that allows.
 
-        `least` and `most` limit what it costs. The rank is raised where that is not enough to find it, and kept below a
-        share of the users.
+        `nats` for all users together outweigh the base measure; fewer do where the grid begins near the bound. `least`
+        and `most` limit what it costs. The rank is raised where that is not enough to find it, and kept below a share
+        of the users.
         """
         users = max(users, 1.0)
-        epsilon = min(max(_NATS_FOR_RANK / max(rank, 1.0), _SERVING_NATS / users, least), most)
+        epsilon = min(max(_NATS_FOR_RANK / max(rank, 1.0), nats / users, least), most)
         rank = min(max(rank, _NATS_FOR_RANK / epsilon), _LARGEST_RANK_SHARE * users)
         return cls(
             epsilon=Fraction(epsilon),
             rank=math.floor(rank) + math.ceil(hostile * users),
-            steepness=min(users * epsilon / _SERVING_NATS, 1.0),
+            steepness=min(users * epsilon / nats, 1.0),
         )
 
     def distribution(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     import polars
     import pyarrow
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def make_table(names: Mapping[str, Sequence[Any]], numbers: Sequence[tuple[str, Any]]) -> pyarrow.Table:
-    """Return a table of columns with names or keys, then of columns with numbers, NaN and None as null.
+    """Return a table of columns with names or keys, then of columns with numbers or flags, NaN and None as null.
 
     A column whose name is taken gets an underscore.
     """
@@ -24,7 +26,8 @@ def make_table(names: Mapping[str, Sequence[Any]], numbers: Sequence[tuple[str, 
     for name, values in numbers:
         while name in columns:
             name += "_"
-        columns[name] = pa.array(values, type=pa.float64(), from_pandas=True)
+        kind = pa.bool_() if getattr(values, "dtype", None) == np.bool_ else pa.float64()
+        columns[name] = pa.array(values, type=kind, from_pandas=True)
     return pa.table(columns)
 
 

@@ -36,6 +36,10 @@ class IntervalRule(Protocol):
         """Return the interval at a level."""
 
 
+MAY_BE_NONE = " (maybe none)"
+"""The mark of a group that may have no users, as far as was measured."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Denominator:
     """What a mean was divided by: the number of users, or an estimate of the number of records.
@@ -53,6 +57,16 @@ class Denominator:
     low: float
     high: float
     exact: bool = False
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether the interval reaches down to 0: as far as was measured, nobody may be behind the mean."""
+        return not self.exact and self.low <= 0.0
+
+    def describe(self) -> str:
+        """Return the number, to as many digits as it was measured, with a mark if it may be none."""
+        shown = about(self.value, self.high - self.low)
+        return f"{shown}{MAY_BE_NONE}" if self.may_be_none else shown
 
     def to_dict(self) -> dict[str, Any]:
         """Return the denominator as plain data."""

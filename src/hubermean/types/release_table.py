@@ -131,18 +131,38 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
         """
         if len(key) == 1 and isinstance(key[0], tuple):
             (key,) = key
-        if key not in self._positions:
+        found = self._positions.get((key, tuple(map(type, key))), self._positions.get((key, ())))
+        if found is None:
             raise InputError(f"there is no group {', '.join(map(str, key))} in this release")
-        return self[self._positions[key]]
+        return self[found]
 
     @cached_property
-    def _positions(self) -> dict[tuple[Any, ...], int]:
-        return {key: position for position, key in enumerate(self.keys)}
+    def _positions(self) -> dict[tuple[tuple[Any, ...], tuple[type, ...]], int]:
+        """By key and types, since 1 and True are different groups; without types for other numbers that are equal."""
+        exact = {(key, tuple(map(type, key))): position for position, key in enumerate(self.keys)}
+        return {**{(key, ()): position for (key, _), position in reversed(exact.items())}, **exact}
 
     @cached_property
     def denominators(self) -> Sequence[Denominator]:
         """What each mean was divided by; empty if the mechanism did not measure it."""
         return () if self.measured is None else self.measured.denominators()
+
+    @cached_property
+    def may_be_empty(self) -> NDArray[np.bool_] | None:
+        """Return which groups may have no users at all, as far as was measured; None if that was not measured.
+
+        A public key that nobody has is such a group: its measured number, or its count, has an interval that reaches
+        down to 0. Its value says nothing of its own.
+        """
+        if any(one.exact for one in self.denominators):
+            return None
+        if self.denominators:
+            return np.array([one.may_be_none for one in self.denominators], dtype=np.bool_)
+        ends = self.interval_at()
+        if self.statistic != "count" or ends is None:
+            return None
+        may_be: NDArray[np.bool_] = ends[0][:, 0] <= 0.0
+        return may_be
 
     @property
     def covers(self) -> str:
@@ -205,14 +225,20 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
             "budget_breakdown": [asdict(entry) for entry in self.budget_breakdown],
             "guarantee": self.guarantee,
             "ledger": self.receipt and self.receipt.to_dict(),
-            "rows": [row.to_dict() for row in self],
+            "rows": self._row_dicts(),
         }
+
+    def _row_dicts(self) -> list[dict[str, Any]]:
+        rows = [row.to_dict() for row in self]
+        if self.may_be_empty is None:
+            return rows
+        return [{**row, "may_be_empty": bool(one)} for row, one in zip(rows, self.may_be_empty, strict=True)]
 
     def to_arrow(self, level: float = DEFAULT_LEVEL) -> pyarrow.Table:
         """Return a PyArrow table: the group columns, then per value column its value and the ends of its interval.
 
-        For a column `fare` they are named `fare`, `fare_interval_low` and `fare_interval_high`. The last column,
-        `users` or `records`, is the measured number behind each value, where there is one.
+        For a column `fare` they are named `fare`, `fare_interval_low` and `fare_interval_high`. The last columns are
+        the measured number behind each value, `users` or `records`, and `may_be_empty`, where these were measured.
         """
         names = {name: [key[position] for key in self.keys] for position, name in enumerate(self.by)}
         ends = self.interval_at(level)
@@ -224,6 +250,8 @@ class ReleaseTable(ReleaseInfo, Sequence["Release | Refusal"]):
                 numbers.append((f"{column}_interval_high", ends[1][:, position]))
         if self.denominators:
             numbers.append((f"{self.per}s", [one.value for one in self.denominators]))
+        if self.may_be_empty is not None:
+            numbers.append(("may_be_empty", self.may_be_empty))
         return make_table(names, numbers)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hubermean.types.formatting import about
 from hubermean.types.group_order import show_key
 from hubermean.types.release_info import DEFAULT_LEVEL, format_values
 from hubermean.types.screen import Grid
@@ -71,8 +70,7 @@ def _cells(table: ReleaseTable, row: int, column: int, *, noise: bool) -> list[s
         if table.intervals is not None:
             cells.append(" to ".join(shown))
         if _measures(table):
-            behind = table.denominators[row]
-            cells.append(about(behind.value, behind.high - behind.low))
+            cells.append(table.denominators[row].describe())
     return [*cells, *[""] * (width - len(cells))]
 
 

@@ -99,10 +99,18 @@ def test_records_without_a_group_count_in_none() -> None:
 
 def test_nobody_in_any_group_is_no_accident() -> None:
     data = pa.table({"user": [1, 2], "group": ["x", "y"], "value": [1.0, 2.0]})
-    made = hm.mean(
-        data, user="user", value="value", by="group", keys=["a", "b"], epsilon=1, bounds=(0, 10), per="user"
-    )
+    asked: dict[str, Any] = {
+        "user": "user",
+        "value": "value",
+        "by": "group",
+        "keys": ["a", "b"],
+        "epsilon": 1,
+    }
+    made = hm.mean(data, **asked, bounds=(0, 10), per="user", max_groups=1)
     assert [row.group for row in made] == [{"group": "a"}, {"group": "b"}]
+    with pytest.raises(hm.NotReleased, match="too few users in these groups") as refused:
+        hm.mean(data, **asked, bounds=(0, 10), per="user")
+    assert refused.value.epsilon < 0.5
     none = hm.mean(
         data, user="user", value="value", by="group", epsilon=1, delta=1e-9, bounds=(0, 10), per="user"
     )

@@ -175,19 +175,19 @@ def chain_of(stop: bool = False) -> Any:
 
 def test_estimates_of_a_sample_are_those_of_the_queries_that_made_it() -> None:
     sample = chain_queries(chain_of(), make_rows(OTHERS, GROUPS)).sample(InsecureSeededNoise(3))
-    (number, found), costs = replay_queries(chain_of(), sample)
+    (number, found), queries = replay_queries(chain_of(), sample)
     first, (second, end) = sample
     assert (number, end) == (first, 0)
     assert found.tolist() == (np.array(second) / ROW_UNITS * (2.0 ** (number / 4))).tolist()
-    assert [what for what, _ in costs] == ["norm bounds", "sums"]
-    assert costs[0][1] == Fraction(1, 32)
+    assert [query.what for query in queries] == ["norm bounds", "sums"]
+    assert queries[0].cost == Fraction(1, 32)
 
 
 def test_a_chain_that_ends_early_states_what_was_spent() -> None:
     sample = chain_queries(chain_of(stop=True), make_rows(OTHERS, GROUPS)).sample(InsecureSeededNoise(3))
     with pytest.raises(ChainRefusedError, match="enough") as refused:
         replay_queries(chain_of(stop=True), sample)
-    assert refused.value.spent == Fraction(1, 32)
+    assert [query.cost for query in refused.value.queries] == [Fraction(1, 32)]
 
 
 def test_noise_beyond_its_sampler_is_refused_where_public_numbers_decide() -> None:

@@ -115,3 +115,15 @@ def test_a_release_with_totals_is_another_question(tmp_path: object) -> None:
     )
     assert len(other) == len(KEYS)
     assert again.keys == first.keys
+
+
+def test_totals_of_keys_that_only_look_alike_or_different() -> None:
+    """0 and "0" are one group column value, 1 and True are two: a total of 0 once missed half of its groups."""
+    keys = [(0, "a"), ("0", "b"), (1, "a"), (True, "a")]
+    totals = list_totals(keys, [True] * len(keys))
+    assert [(type(one.key[0]), one.key, one.parts.tolist()) for one in totals] == [
+        (int, (0, None), [0, 1]),
+        (int, (1, None), [2]),
+        (bool, (True, None), [3]),
+        (type(None), (None, None), [0, 1, 2, 3]),
+    ]

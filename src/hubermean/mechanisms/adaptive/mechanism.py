@@ -50,12 +50,16 @@ _NOTHING = NoisyTest(passes=0, bits=1, inner=NoisySum(position=[], noise=[]))
 
 @dataclass(frozen=True, kw_only=True)
 class StepResults(Generic[T]):
-    """What a sample says of the steps: their estimates and costs, what is made of them, and the rest of the sample."""
+    """What a sample says of the steps: their estimates and costs, what is made of them, and the rest of the sample.
+
+    `epsilons` are the costs in pure epsilon.
+    """
 
     found: AdaptiveEstimates
     made: T
     sample: Any
     costs: tuple[tuple[str, Fraction], ...]
+    epsilons: tuple[tuple[str, Fraction], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,27 +146,32 @@ class PreparedSteps:
         privacy_budget = self.split.privacy_budget
         if not steps:
             try:
-                rest = privacy_budget.claim(
-                    self.final_step, privacy_budget.total - found.spent, delta=self.request.delta
+                later = last(found)
+                if (
+                    privacy_budget.pure_total is not None
+                ):  # what follows resolves the accounting, and claims for itself
+                    return later
+                rest = privacy_budget.total - found.spent
+                return with_claim(
+                    later, privacy_budget.claim(self.final_step, rest, delta=self.request.delta)
                 )
-                return with_claim(last(found), rest)
             except (InputError, InfeasibleError):
                 return _NOTHING
-        step, later = steps[0], steps[1:]
+        step = steps[0]
         try:
-            cost = step.cost(found)
+            cost, epsilon = step.cost(found), step.epsilon(found)
             first = step.distribution(table, found)
         except (InputError, InfeasibleError):
             return _NOTHING
         if get_claim(first) is None and not isinstance(first, Independent):
-            first = with_claim(first, privacy_budget.claim(step.what, cost))
+            first = with_claim(first, privacy_budget.claim(step.what, cost, epsilon=epsilon))
 
         def then(sample: Any) -> OutputDistribution:
             try:
-                updated = step.update(found, sample)
+                updated = replace(step.update(found, sample), epsilon=found.epsilon + epsilon)
             except (InputError, InfeasibleError):
                 return _NOTHING
-            return self._chain(later, table, updated, last)
+            return self._chain(steps[1:], table, updated, last)
 
         return Staged(first=first, then=then)
 
@@ -173,16 +182,23 @@ class PreparedSteps:
             NotReleased: the sample allows no release.
         """
         found = self.split.start
-        costs = []
+        costs, epsilons = [], []
         spent = found.spent  # by the steps that ran, those after which nothing more could be done included
         try:
             for step in self.steps:
-                cost = step.cost(found)
+                cost, epsilon = step.cost(found), step.epsilon(found)
                 first, sample = sample
                 spent += cost
-                found = step.update(found, first)
+                found = replace(step.update(found, first), epsilon=found.epsilon + epsilon)
                 costs.append((step.what, cost))
-            return StepResults(found=found, made=last(found), sample=sample, costs=tuple(costs))
+                epsilons.append((step.what, epsilon))
+            return StepResults(
+                found=found,
+                made=last(found),
+                sample=sample,
+                costs=tuple(costs),
+                epsilons=tuple(epsilons),
+            )
         except (InputError, InfeasibleError) as reason:
             advice = self.split.help
             if isinstance(reason, TiesError):
@@ -197,18 +213,29 @@ class PreparedSteps:
         costs = [*results.costs, (self.final_step, privacy_budget.total - results.found.spent)]
         return privacy_budget.break_down_budget(costs, self.request.delta)
 
-    def refusal(self, reason: str, advice: str, *, spent: Fraction | None = None) -> NotReleased:
+    def refusal(
+        self,
+        reason: str,
+        advice: str,
+        *,
+        spent: Fraction | None = None,
+        budget: PrivacyBudget | None = None,
+    ) -> NotReleased:
         """The refusal of a sample, after steps that cost `spent`; None where all of the budget was spent.
 
         What each step costs is fixed before it runs, from public numbers and earlier samples, and so is that no step
-        follows: the rest of the budget is not spent (proofs/ledger.md, Lemmas 6 and 7).
+        follows: the rest of the budget is not spent (proofs/ledger.md, Lemmas 6 and 7). `budget` is the one in whose
+        accounting that was spent, if it was resolved only on the way; delta is then spent in full
+        (proofs/groups.md, Lemma 7).
         """
         charged = self.charged or self.request
         if spent is None:
             return refuse(reason, advice, charged=charged)
         request, (epsilon, delta) = self.request, self.before
         whole = PrivacyCost(epsilon=request.epsilon, delta=request.delta)
-        used = self.split.privacy_budget.used_by(spent, whole)
+        used = (budget or self.split.privacy_budget).used_by(spent, whole)
+        if self.split.privacy_budget.pure_total is not None:
+            used = replace(used, delta=whole.delta)
         if epsilon > 0 or delta > 0:
             used = PrivacyCost(
                 epsilon=not_below(epsilon + Fraction(used.epsilon)),

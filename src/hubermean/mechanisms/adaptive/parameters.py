@@ -184,6 +184,7 @@ class AdaptiveEstimates:
 
     Attributes:
         spent: of the budget.
+        epsilon: what the steps cost in pure epsilon, whatever the budget is in.
         users: how many have usable records, if that is public or was measured.
         users_stddev: the standard deviation of the noise in that.
         cap: the largest weight of a user in the sum of weights.
@@ -199,6 +200,7 @@ class AdaptiveEstimates:
     """
 
     spent: Fraction = Fraction(0)
+    epsilon: Fraction = Fraction(0)
     users: float | None = None
     users_stddev: float = 0.0
     cap: int | None = None

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from hubermean.accounting.budget import Claim
 from hubermean.accounting.discrete import laplace_scale
 from hubermean.data.user_table import PrivateTable, UserTable
 from hubermean.distributed.queries import run_batched, sum_over_partitions
@@ -80,6 +81,9 @@ class Step(Protocol):
         Raises InputError or InfeasibleError where the step cannot run.
         """
 
+    def epsilon(self, found: AdaptiveEstimates) -> Fraction:
+        """Return what the step costs in pure epsilon, whatever it is charged in."""
+
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         """Return the output distribution of the step."""
 
@@ -128,7 +132,10 @@ class CountUsers:
         )
 
     def cost(self, found: AdaptiveEstimates) -> Fraction:
-        return self.split.privacy_budget.cost_of_noise(Fraction(self.split.count_epsilon()))
+        return self.split.privacy_budget.cost_of_noise(self.epsilon(found))
+
+    def epsilon(self, found: AdaptiveEstimates) -> Fraction:
+        return Fraction(self.split.count_epsilon())
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         return NoisySum(position=[count_records(table).users], noise=self.noise)
@@ -156,9 +163,10 @@ class ChooseContributionBound:
     what = "contribution bound"
 
     def cost(self, found: AdaptiveEstimates) -> Fraction:
-        return self.split.privacy_budget.cost_of_selection(
-            self.split.contribution_bound_search(found).epsilon
-        )
+        return self.split.privacy_budget.cost_of_selection(self.epsilon(found))
+
+    def epsilon(self, found: AdaptiveEstimates) -> Fraction:
+        return self.split.contribution_bound_search(found).epsilon
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         search = self.split.contribution_bound_search(found)
@@ -171,8 +179,8 @@ class ChooseContributionBound:
 class ChooseRankBound(ChooseContributionBound):
     """A contribution bound that few users exceed: it bounds nothing but the noise of the sum of weights."""
 
-    def cost(self, found: AdaptiveEstimates) -> Fraction:
-        return self.split.privacy_budget.cost_of_selection(self.split.rank_bound_search(found).epsilon)
+    def epsilon(self, found: AdaptiveEstimates) -> Fraction:
+        return self.split.rank_bound_search(found).epsilon
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         search, above = self.split.rank_bound_search(found), count_records(table).above
@@ -204,7 +212,10 @@ class MeasureWeight:
         return NoiseDistribution(kind="laplace", scale=scale)
 
     def cost(self, found: AdaptiveEstimates) -> Fraction:
-        return self.split.privacy_budget.cost_of_noise(Fraction(self.split.weight_epsilon(found)))
+        return self.split.privacy_budget.cost_of_noise(self.epsilon(found))
+
+    def epsilon(self, found: AdaptiveEstimates) -> Fraction:
+        return Fraction(self.split.weight_epsilon(found))
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         assert found.cap is not None
@@ -299,19 +310,27 @@ class _EachColumn(ABC):
     def columns(self, found: AdaptiveEstimates) -> Sequence[int]:
         return range(self.split.columns)
 
-    def _cost(self, column: int, found: AdaptiveEstimates) -> Fraction:
-        return self.split.privacy_budget.cost_of_selection(self.search(column, found).epsilon)
-
     def cost(self, found: AdaptiveEstimates) -> Fraction:
-        return sum((self._cost(column, found) for column in self.columns(found)), Fraction(0))
+        epsilons = self._epsilons(found)
+        return sum(map(self.split.privacy_budget.cost_of_selection, epsilons), Fraction(0))
+
+    def epsilon(self, found: AdaptiveEstimates) -> Fraction:
+        return sum(self._epsilons(found), Fraction(0))
+
+    def _epsilons(self, found: AdaptiveEstimates) -> list[Fraction]:
+        return [self.search(column, found).epsilon for column in self.columns(found)]
+
+    def _claim(self, epsilon: Fraction) -> Claim:
+        budget = self.split.privacy_budget
+        return budget.claim(self.what, budget.cost_of_selection(epsilon), epsilon=epsilon)
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> OutputDistribution:
         """Return the joint distribution; over partitions all columns share the same passes."""
         columns = self.columns(found)
         distributions = run_batched(table, [partial(self.of_column, column, found) for column in columns])
         made = [
-            with_claim(distribution, self.split.privacy_budget.claim(self.what, self._cost(column, found)))
-            for distribution, column in zip(distributions, columns, strict=True)
+            with_claim(distribution, self._claim(epsilon))
+            for distribution, epsilon in zip(distributions, self._epsilons(found), strict=True)
         ]
         return made[0] if len(made) == 1 else Independent(parts=made)
 
@@ -479,6 +498,9 @@ class MoveCenters:
         return self.split.columns * self.split.privacy_budget.cost_of_noise(
             Fraction(self.split.first_step_epsilon(found))
         )
+
+    def epsilon(self, found: AdaptiveEstimates) -> Fraction:
+        return self.split.columns * Fraction(self.split.first_step_epsilon(found))
 
     def distribution(self, table: PrivateTable, found: AdaptiveEstimates) -> NoisySum:
         terms = sum_over_partitions(table, ColumnSums(self._sums(found)))

@@ -27,6 +27,7 @@ from hubermean.accounting.budget import (
     whole_budget,
 )
 from hubermean.errors import InputError, parameter
+from hubermean.mechanisms.groups.noise_choice import equal_groups, few_groups
 from hubermean.mechanisms.groups.partition_selection import PartitionSelection
 from hubermean.mechanisms.groups.row_selection import RowSelection
 from hubermean.noise.batch import LARGEST_SCALE
@@ -36,9 +37,6 @@ MOST_GROUPS = 10_000
 _SELECTION_PART = Fraction(1, 5)  # of epsilon: for the selection of private groups
 _ROW_SELECTION_PART = Fraction(15, 100)  # of rho
 _USUAL_ROW = 16  # groups per user, where nothing is known
-# The noise of the last pass over rows, in bounds: times the root of the groups per user, over epsilon; squared, over
-# rho.
-_LAPLACE_NOISE, _GAUSSIAN_NOISE = 4.0, 1.5
 _ROUNDING = 1.0 - 2.0**-40  # more than the rounding of a handful of float operations
 
 
@@ -158,7 +156,8 @@ class GroupBudgetSplit:
     def row_budget(self) -> tuple[PrivacyBudget, Fraction]:
         """The budget of means by rows, and what partition selection has taken of it.
 
-        With delta it is in concentrated privacy, unless a user is in so few groups that Laplace noise is smaller.
+        With delta it is in concentrated privacy, unless a user is in so few groups that Laplace noise is smaller: for
+        sure, or, where `few_groups` is not 0, as a private count shows.
         """
         request = self.means
         pure = PrivacyBudget.pure(request.epsilon)
@@ -168,9 +167,10 @@ class GroupBudgetSplit:
         if isinstance(self.selection, RowSelection):
             return concentrated, self.selection.rho
         counts = [_USUAL_ROW, *(one for one in (self.max_groups, self.groups) if one is not None)]
-        laplace = _LAPLACE_NOISE * math.sqrt(min(counts)) / request.epsilon
-        if concentrated.total <= 0 or laplace**2 < _GAUSSIAN_NOISE / float(concentrated.total):
+        if min(counts) < equal_groups(request.epsilon, concentrated.total):
             return pure, Fraction(0)
+        if few_groups(request.epsilon, concentrated.total):
+            return replace(concentrated, pure_total=pure.total), Fraction(0)
         return concentrated, Fraction(0)
 
     def one_group(self) -> Request:

@@ -13,7 +13,9 @@ from hubermean.mechanisms.contributions import Grid
 from hubermean.mechanisms.counts.mechanism import AdaptiveCount, Count
 from hubermean.mechanisms.groups.budget_split import GroupBudgetSplit
 from hubermean.mechanisms.groups.grouped import GroupByGroup, GroupMechanism, PreparedGroups, SummedGroups
-from hubermean.mechanisms.groups.row_means import RowCounts, RowMeans
+from hubermean.mechanisms.groups.noise_choice import few_groups
+from hubermean.mechanisms.groups.row_counts import RowCounts
+from hubermean.mechanisms.groups.row_means import RowMeans
 from hubermean.mechanisms.registry import Auto
 from hubermean.types.request import Column, PublicFacts
 
@@ -117,6 +119,8 @@ def _prepare_rows(
             spent_before=spent,
         )
     steps = replace(steps, charged=group_split.whole, before=group_split.selection_cost)
+    few = 0 if budget.pure_total is None else few_groups(float(budget.pure_total), budget.total)
     if isinstance(mechanism, Adaptive):
-        return RowMeans(steps=steps, cap=cap, rollup=rollup)
-    return RowCounts(steps=steps, cap=cap)
+        selected = group_split.selection is not None
+        return RowMeans(steps=steps, cap=cap, few=few, selected=selected, rollup=rollup)
+    return RowCounts(steps=steps, cap=cap, few=few)

@@ -10,77 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubermean.data.arrays import FloatArray
+from hubermean.mechanisms.groups.group_weights import GroupWeights, describe_weights
 from hubermean.mechanisms.groups.row_queries import Accounting
-from hubermean.mechanisms.intervals import NOISE_SAMPLING_AND_CLIPPING, half_widths, noise_width
+from hubermean.mechanisms.intervals import NOISE_SAMPLING_AND_CLIPPING, half_widths
 from hubermean.types.options import PartialBounds
 from hubermean.types.release import DEFAULT_LEVEL, Denominator
 
 # Scales of groups: what they differ by, on a log scale, at most and at least to be used.
 _LARGEST_RATIO, _LEAST_RATIO, _LEAST_SPREAD = 5.0, 0.3, 0.04
 _FLOOR = 0.1
-SEEN = 2.0
-"""Standard deviations of the noise in a group's weight that it must exceed for the group to stand for itself."""
-_LEAST_SEEN = 3  # groups that show what the others are like
 # By how much the last pass may move a group: of what it moves one whose rows are all beyond the bound, and on top of
 # so many standard deviations of noise.
 _MOVED, _SURE = 0.25, 4.0
-_BETWEEN = 1.5  # times the deviation of groups from each other, for the interval of one that is not seen
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class GroupWeights:
-    """The noisy weight of each group.
-
-    Attributes:
-        values: one per group, then one per total; records, or users.
-        stddev: of the noise in a group.
-        missed: about how much weight clipping took off a group of average size.
-        noise: the standard deviation of the noise in each value.
-        groups: how many of the values are of groups.
-    """
-
-    values: FloatArray
-    stddev: float
-    missed: float
-    noise: FloatArray
-    groups: int
-
-    @classmethod
-    def of_groups(cls, values: FloatArray, *, stddev: float, missed: float) -> GroupWeights:
-        return cls(
-            values=values,
-            stddev=stddev,
-            missed=missed,
-            noise=np.full(len(values), stddev),
-            groups=len(values),
-        )
-
-    @property
-    def positive(self) -> FloatArray:
-        """The weights to divide by: at least as large as the noise."""
-        return np.maximum(self.values, self.stddev)
-
-    @property
-    def total(self) -> float:
-        return max(float(self.values[: self.groups].sum()), self.stddev, 1.0)
-
-    @property
-    def shares(self) -> FloatArray:
-        """The size of each group beside the average, for what users beyond a bound take off; at least 1."""
-        return np.maximum(self.positive * self.groups / self.total, 1.0)
-
-    def blur(self, shift: FloatArray) -> FloatArray:
-        """Return the standard deviation of a mean so far from where sums were centered, for noise in the weight."""
-        return np.abs(shift) * self.stddev / self.positive
-
-    def seen(self) -> FloatArray:
-        """Return whether each group has more weight than noise alone would show, as 0 or 1."""
-        return (self.values > SEEN * self.noise).astype(np.float64)
-
-    def shown(self) -> FloatArray:
-        """Return which groups have a value: those that are seen, and all if enough are, as 0 or 1."""
-        seen = self.seen()
-        return np.ones_like(seen) if seen[: self.groups].sum() >= _LEAST_SEEN else seen
+# Times the deviation of groups from each other, for the interval of one that is not seen; and beside it, that of users.
+_BETWEEN, _APART = 1.5, 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,6 +137,7 @@ class ColumnEstimates:
 
     Attributes:
         reached: whether the passes came as far as the values of the group; otherwise its mean is unknown.
+        drawn: whether the mean is drawn toward those of other groups, since noise hides how far from them it is.
     """
 
     means: FloatArray
@@ -201,6 +145,7 @@ class ColumnEstimates:
     sampling_variance: FloatArray
     clipping: FloatArray
     reached: NDArray[np.bool_]
+    drawn: NDArray[np.bool_]
 
     @classmethod
     def of(
@@ -211,8 +156,11 @@ class ColumnEstimates:
         weights: GroupWeights,
         *,
         usual: float,
+        unit: float,
     ) -> ColumnEstimates:
-        """`squares`: noisy sums of squared entries of the last pass, in squared scales; `usual`: see `_are_reached`."""
+        """`squares`: noisy sums of squared entries of the last pass, in squared scales; `usual`: see `_are_reached`;
+        `unit`: the scale of users.
+        """
         combined = Combined.of(passes, weights)
         # What the weight may be less than measured matters most where it is hardly seen.
         divisor = np.maximum(weights.values - weights.stddev, weights.stddev)
@@ -233,27 +181,39 @@ class ColumnEstimates:
                 combined.apart,
             ),
             reached=_are_reached(passes, weights, usual),
+            drawn=np.zeros(len(squares), dtype=np.bool_),
         )
-        return made._pool(combined, weights)
+        return made._pool(combined, weights, unit)
 
-    def _pool(self, combined: Combined, weights: GroupWeights) -> ColumnEstimates:
+    def _pool(self, combined: Combined, weights: GroupWeights, unit: float) -> ColumnEstimates:
         """Draw the means of groups that are not seen toward the others, as far as noise explains their distance.
 
-        Such a group may be further from the others than they are from each other; the interval allows for more.
+        Such a group may be further from the others than they are from each other; the interval allows for more. With
+        few groups to go by it is taken to be as far from them as users are from each other. So is a group whose noise
+        exceeds that.
         """
-        seen = weights.seen() > 0.0
-        if seen.all() or not weights.shown().all():
+        surely = (weights.surely_seen() > 0.0) & (combined.variance <= unit**2)
+        if surely.all() or not weights.shown().all():
             return self
         means, between = combined.pooled()
         variance = combined.variance
-        apart = _BETWEEN**2 * between**2 * variance / (between**2 + variance) + 1.0 / (1.0 / variance).sum()
-        usual = float(np.average(self.clipping[seen], weights=weights.values[seen]))
+        precision = 1.0 / variance
+        middle = float((self.means * precision).sum() / precision.sum())
+        # The deviation of few groups, or of noisy ones, is itself uncertain.
+        known = max(float(surely.sum()), 1.0)
+        unsure = math.sqrt(2.0 / max(len(precision) - 1, 1)) / float(precision.mean())
+        apart = _BETWEEN**2 * (between**2 + min(unsure, unit**2))
+        apart += (_APART * unit) ** 2 / known + 1.0 / float(precision.sum())
+        means = np.where(surely, self.means, means)
+        wide = surely if surely.any() else np.ones_like(surely)
+        usual = float(np.average(self.clipping[wide], weights=weights.positive[wide]))
         return ColumnEstimates(
-            means=np.where(seen, self.means, means),
-            noise_variance=np.where(seen, self.noise_variance, apart),
+            means=means,
+            noise_variance=np.where(surely, self.noise_variance, apart),
             sampling_variance=self.sampling_variance,
-            clipping=np.where(seen, self.clipping, usual),
+            clipping=np.where(surely, self.clipping, usual + np.abs(means - middle)),
             reached=self.reached,
+            drawn=~surely,
         )
 
 
@@ -312,6 +272,11 @@ class RowEstimates:
         found: NDArray[np.bool_] = np.all([column.reached for column in self.columns], axis=0)
         return found
 
+    def drawn(self) -> int:
+        """Return how many groups have a mean, in some column, that is drawn toward those of other groups."""
+        found = np.any([column.drawn for column in self.columns], axis=0)
+        return int(found[: self.weights.groups].sum())
+
     def values(self) -> FloatArray:
         """Shape (groups, columns); NaN for groups without a value."""
         return self._confined([column.means for column in self.columns])
@@ -344,23 +309,3 @@ class RowEstimates:
 
     def denominators(self, level: float = DEFAULT_LEVEL) -> list[Denominator]:
         return describe_weights(self.weights, self.accounting, level)
-
-
-def describe_weights(
-    weights: GroupWeights, accounting: Accounting, level: float = DEFAULT_LEVEL
-) -> list[Denominator]:
-    """Return the weight of each group with its interval; clipping can only have made it smaller."""
-    kind = "gaussian" if accounting.concentrated else "laplace"
-    width = noise_width(level, kind=kind, stddev=1.0)  # type: ignore[arg-type]
-    missed = weights.missed * weights.shares
-    return [
-        Denominator(
-            value=max(value, 0.0),
-            low=max(value - width * stddev, 0.0),
-            high=max(value + width * stddev + more, 0.0),
-            exact=False,
-        )
-        for value, stddev, more in zip(
-            weights.values.tolist(), weights.noise.tolist(), missed.tolist(), strict=True
-        )
-    ]

@@ -22,25 +22,24 @@ from typing import Any
 
 import numpy as np
 
-from hubermean.accounting.budget import THE_COUNT, THE_MEAN, BudgetEntry
-from hubermean.data.arrays import FloatArray
+from hubermean.accounting.budget import THE_MEAN, BudgetEntry, PrivacyBudget
 from hubermean.data.group_table import GroupKey, GroupTable
 from hubermean.distributions.output import OutputDistribution
-from hubermean.mechanisms.adaptive.mechanism import PreparedSteps
-from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, per_column
+from hubermean.errors import parameter
+from hubermean.mechanisms.adaptive.mechanism import PreparedSteps, StepResults
+from hubermean.mechanisms.adaptive.parameters import AdaptiveEstimates, InfeasibleError, per_column
+from hubermean.mechanisms.groups.group_weights import SEEN, GroupWeights
 from hubermean.mechanisms.groups.grouped import GroupMechanism, GroupOutcome
+from hubermean.mechanisms.groups.noise_choice import UsersInMany, resolve_accounting
 from hubermean.mechanisms.groups.row_estimates import (
     ColumnEstimates,
     Combined,
-    GroupWeights,
     Pass,
     RowEstimates,
-    describe_weights,
     shrink_scales,
 )
 from hubermean.mechanisms.groups.row_plan import RowPlan
 from hubermean.mechanisms.groups.row_queries import (
-    Accounting,
     ChainRefusedError,
     Deviations,
     NormSearch,
@@ -56,9 +55,10 @@ from hubermean.types.dry_run import Prospect
 from hubermean.types.request import Neighbors
 
 GROUP_WEIGHTS = "weights of groups"
+_NOTHING_SEEN = "there are too few users in these groups to see any of them beside the noise"
 _TOO_SMALL = "too few users to see beside the noise"
 _TOO_FAR = "values too far from those of most users to be found"
-_FINEST = 1.0 / 16.0  # of a scale: the least bound on the norm of a row
+_FINEST = 1.0 / 16.0  # of a scale, and of a usual row: the least bound on the norm of a row
 # Groups whose centers differ by less than this many scales are unlikely to differ in scale.
 _APART = 1.0
 
@@ -70,10 +70,14 @@ class RowMechanism(GroupMechanism):
     Attributes:
         steps: the private steps on users as a whole.
         cap: the most records of a user that count in a group; 1 to count users.
+        few: users in at most so many groups are in few, where that decides about the noise.
+        selected: whether groups were selected privately, so that each has users.
     """
 
     steps: PreparedSteps
     cap: int | None
+    few: int = 0
+    selected: bool = False
 
     def prospect(self) -> Prospect:
         return replace(self.steps.prospect(), mechanism="adaptive")
@@ -88,14 +92,16 @@ class RowMechanism(GroupMechanism):
         """Yield the queries on rows, in order; return the estimates."""
         raise NotImplementedError
 
-    def plan(self, found: AdaptiveEstimates, groups: int) -> RowPlan:
+    def plan(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, RowPlan]:
         split = self.steps.split
-        budget = split.privacy_budget
+        accounting = yield from resolve_accounting(
+            split.privacy_budget,
+            found,
+            few=self.few,
+            add_remove=split.request.neighbors is Neighbors.ADD_REMOVE,
+        )
         return RowPlan(
-            accounting=Accounting(
-                budget=replace(budget, total=budget.total - found.spent),
-                add_remove=split.request.neighbors is Neighbors.ADD_REMOVE,
-            ),
+            accounting=accounting,
             groups=groups,
             users=max(split.conservative_users(found), 1.0),
             columns=split.columns,
@@ -111,13 +117,30 @@ class RowMechanism(GroupMechanism):
         """
         results = self.steps.replay(sample, lambda found: found)
         try:
-            made, costs = replay_queries(partial(self.measure, results.found, groups), results.sample)
+            made, queries = replay_queries(partial(self.measure, results.found, groups), results.sample)
         except ChainRefusedError as refused:
-            spent = results.found.spent + refused.spent
-            raise self.steps.refusal(str(refused), self.steps.split.help, spent=spent) from None
+            budget, costs = self._resolve(results, refused.queries)
+            before = self.steps.split.start.spent
+            raise self.steps.refusal(
+                str(refused),
+                f"raise {parameter('epsilon')}, or ask for fewer and larger groups",
+                spent=before + sum((cost for _, cost in costs), Fraction(0)),
+                budget=budget,
+            ) from None
+        budget, costs = self._resolve(results, queries)
+        return made, results.found, budget.break_down_budget(costs, self.steps.request.delta)
+
+    def _resolve(
+        self, results: StepResults[Any], queries: Sequence[Query]
+    ) -> tuple[PrivacyBudget, list[tuple[str, Fraction]]]:
+        """Return the budget in whose accounting the release ended, and what each step and query cost in that."""
         budget = self.steps.split.privacy_budget
-        breakdown = budget.break_down_budget([*results.costs, *costs], self.steps.request.delta)
-        return made, results.found, breakdown
+        if budget.pure_total is None or not queries or queries[-1].budget.accounting != "pure":
+            return budget, [*results.costs, *((query.what, query.cost) for query in queries)]
+        epsilons = [
+            (query.what, query.epsilon if isinstance(query, UsersInMany) else query.cost) for query in queries
+        ]
+        return PrivacyBudget(accounting="pure", total=budget.pure_total), [*results.epsilons, *epsilons]
 
     def measure_weights(self, plan: RowPlan) -> Generator[Query, Any, tuple[GroupWeights, Fraction, float]]:
         """Return the weights of groups, what they cost, and the bound on a user's row of weights."""
@@ -126,6 +149,8 @@ class RowMechanism(GroupMechanism):
             entries=weights, unit=1.0, search=plan.weights_search(), accounting=plan.accounting
         )
         bound = search.found((yield search))
+        if self.cap is not None:  # nobody's row can be longer
+            bound = min(bound, self.cap * plan.longest_row)
         sums = RowSums(
             what=GROUP_WEIGHTS,
             entries=weights,
@@ -138,7 +163,9 @@ class RowMechanism(GroupMechanism):
         measured = GroupWeights.of_groups(
             values,
             stddev=sums.stddev,
-            missed=plan.missed(search.search, bound=bound, usual=1.0, groups_per_user=1.0),
+            kind=sums.sums_noise.kind,
+            inhabited=self.selected,
+            missed=plan.missed(search.search.expected_beyond, bound=bound, usual=1.0, groups_per_user=1.0),
         )
         return measured, search.cost + sums.cost, bound
 
@@ -152,8 +179,18 @@ class RowMeans(RowMechanism):
     def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Means | None]:
         if groups == 0:
             return None
-        plan = self.plan(found, groups)
+        plan = yield from self.plan(found, groups)
         weights, spent, weight_bound = yield from self.measure_weights(plan)
+        hidden = np.flatnonzero(weights.shown() == 0.0)
+        if len(hidden) == groups:  # noise hides them all; everybody who was counted is in one of them
+            weights = replace(weights, inhabited=(found.users or 0.0) > SEEN * found.users_stddev)
+        elif len(hidden) > 1:
+            # Noise hides who is in them: if anybody is, they share a mean.
+            anybody = UsersInMany.of_budget(plan.accounting.budget, hidden)
+            (number,) = yield anybody
+            weights, spent = replace(weights, inhabited=anybody.shows(number)), spent + anybody.cost
+        if not weights.shown().any():
+            raise InfeasibleError(_NOTHING_SEEN)
         users = max(found.users or 1.0, 1.0)
         # How many groups a user is in is not measured; per record this is an upper bound, which only costs accuracy.
         groups_per_user = min(max(weights.total / users, 1.0), float(groups))
@@ -210,8 +247,11 @@ class RowMeans(RowMechanism):
                 low=low,
                 high=high,
             )
-            chosen = NormSearch(entries=entries, unit=_FINEST, search=search, accounting=accounting)
-            bound = chosen.found((yield chosen))
+            chosen = NormSearch(
+                entries=entries, unit=_FINEST * max(usual, 1.0), search=search, accounting=accounting
+            )
+            rank = plan.rank(number, budget, groups_per_user)
+            bound, beyond = plan.stretch(chosen.found((yield chosen)), search, rank, usual=usual)
             sums = RowSums(
                 what=THE_MEAN,
                 entries=entries,
@@ -232,12 +272,14 @@ class RowMeans(RowMechanism):
                     bound=bound,
                     sums=terms[0] - terms[1] if sides else terms[0],
                     stddev=stddev * np.sqrt(2.0) if sides else stddev,
-                    beyond=search.expected_beyond,
-                    missed=plan.missed(search, bound=bound, usual=usual, groups_per_user=groups_per_user),
+                    beyond=beyond,
+                    missed=plan.missed(beyond, bound=bound, usual=usual, groups_per_user=groups_per_user),
                 )
             )
             if last:
-                made = ColumnEstimates.of(passes, terms[-1], sums.squares_stddev, weights, usual=usual)
+                made = ColumnEstimates.of(
+                    passes, terms[-1], sums.squares_stddev, weights, usual=usual, unit=unit
+                )
                 return made, passes[-1]
             centers, spread = Combined.of(passes, weights).pooled()
             if low is not None or high is not None:
@@ -268,7 +310,7 @@ class RowMeans(RowMechanism):
             refusals={**dict.fromkeys(far, _TOO_FAR), **dict.fromkeys(hidden, _TOO_SMALL)},
             mechanism="adaptive",
             budget_breakdown=breakdown,
-            warnings=() if hidden else warn_of_small_groups(weights),
+            warnings=warn_of_small_groups(estimates),
         )
 
 
@@ -291,55 +333,6 @@ class _Means:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowCounts(RowMechanism):
-    """The number of users or records of each group."""
-
-    def measure(self, found: AdaptiveEstimates, groups: int) -> Generator[Query, Any, _Counts | None]:
-        if groups == 0:
-            return None
-        plan = replace(self.plan(found, groups), counting=True)
-        weights, _, bound = yield from self.measure_weights(plan)
-        return _Counts(weights=weights, accounting=plan.accounting, bound=bound)
-
-    def outcome(self, sample: Any, keys: Sequence[GroupKey]) -> GroupOutcome:
-        made, found, breakdown = self.replay(sample, len(keys))
-        if made is None:
-            return nothing_selected(1, found, breakdown)
-        return GroupOutcome(
-            keys=keys,
-            values=np.rint(np.maximum(made.weights.values, 0.0))[:, np.newaxis],
-            parameters={
-                "norm": made.accounting.norm,
-                "norm_bound": made.bound,
-                **found.parameters(),
-            },
-            intervals=made,
-            budget_breakdown=tuple(
-                replace(entry, what=THE_COUNT) if entry.what == GROUP_WEIGHTS else entry
-                for entry in breakdown
-            ),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Counts:
-    """Counts by group and their intervals."""
-
-    weights: GroupWeights
-    accounting: Accounting
-    bound: float
-
-    @property
-    def covers(self) -> str:
-        return "noise and clipping"
-
-    def ends(self, level: float) -> tuple[FloatArray, FloatArray]:
-        found = describe_weights(self.weights, self.accounting, level)
-        low, high = (np.array([[getattr(one, end)] for one in found]) for end in ("low", "high"))
-        return low, high
-
-
 def nothing_selected(
     columns: int, found: AdaptiveEstimates, breakdown: tuple[BudgetEntry, ...]
 ) -> GroupOutcome:
@@ -352,15 +345,16 @@ def nothing_selected(
     )
 
 
-def warn_of_small_groups(weights: GroupWeights) -> tuple[str, ...]:
+def warn_of_small_groups(estimates: RowEstimates) -> tuple[str, ...]:
     """Return a warning where groups have values that are mostly those of the others."""
-    groups, unseen = weights.groups, int((weights.seen()[: weights.groups] == 0.0).sum())
-    if not unseen:
+    groups, drawn = estimates.weights.groups, estimates.drawn()
+    if not drawn:
         return ()
-    some = "1 of" if unseen == 1 else f"{unseen:,} of"
+    some = "1 of" if drawn == 1 else f"{drawn:,} of"
     return (
         f"{some} {groups:,} groups are too small to see beside the noise, and may be empty: their values are drawn "
-        "toward those of the other groups. Look at the interval of a group before you use its value.",
+        "toward those of the other groups. Look at the interval of a group before you use its value; a group that "
+        "differs from all others may lie outside.",
     )
 
 

@@ -134,7 +134,12 @@ class Query(Protocol):
         """The name of the step in the budget breakdown."""
 
     @property
-    def cost(self) -> Fraction: ...
+    def cost(self) -> Fraction:
+        """What it costs, in the accounting of its budget."""
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        """In whose accounting it costs that."""
 
     def distribution(self, rows: UserRows) -> OutputDistribution: ...
 
@@ -151,12 +156,16 @@ class NormSearch:
 
     @property
     def cost(self) -> Fraction:
-        return self.accounting.budget.cost_of_selection(self.search.epsilon)
+        return self.budget.cost_of_selection(self.search.epsilon)
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        return self.accounting.budget
 
     def distribution(self, rows: UserRows) -> OutputDistribution:
         longer = rows.count_longer(self.entries(rows), unit=self.unit, norm=self.accounting.norm)
         chosen = self.search.distribution(longer, NORM_GRID, concentrated=self.accounting.concentrated)
-        return with_claim(chosen, self.accounting.budget.claim(self.what, self.cost))
+        return with_claim(chosen, self.budget.claim(self.what, self.cost))
 
     def found(self, number: int) -> float:
         return self.unit * float(NORM_GRID[number])
@@ -186,6 +195,10 @@ class RowSums:
         return self.sums_cost + self.squares_cost
 
     @property
+    def budget(self) -> PrivacyBudget:
+        return self.accounting.budget
+
+    @property
     def stddev(self) -> float:
         """The standard deviation of the noise in the sums, in the units of the entries."""
         return self.sums_noise.stddev * self.bound / ROW_UNITS
@@ -212,7 +225,7 @@ class RowSums:
         return NoisySum(
             position=[total for term in terms for total in term],
             noise=[noise for noise in noises for _ in range(rows.n_groups)],
-            claim=self.accounting.budget.claim(self.what, self.cost),
+            claim=self.budget.claim(self.what, self.cost),
         )
 
     def _terms(self, clipped: IntArray) -> list[IntArray]:
@@ -255,32 +268,32 @@ def _chain(chain: Chain[Any], rows: UserRows, samples: tuple[Any, ...]) -> Outpu
     return Staged(first=first, then=lambda sample: _chain(chain, rows, (*samples, sample)))
 
 
-def replay_queries(chain: Chain[T], sample: Any) -> tuple[T, list[tuple[str, Fraction]]]:
-    """Return what a chain makes of a sample from its distribution, and the cost of each query.
+def replay_queries(chain: Chain[T], sample: Any) -> tuple[T, list[Query]]:
+    """Return what a chain makes of a sample from its distribution, and the queries that ran.
 
     Raises:
-        InputError, InfeasibleError: the sample allows no release; `spent` on the error says what was spent.
+        ChainRefusedError: the sample allows no release.
     """
     samples: tuple[Any, ...] = ()
-    costs: list[tuple[str, Fraction]] = []
+    queries: list[Query] = []
     while True:
         try:
             query, made = _advance(chain, samples)
         except (InputError, InfeasibleError) as refusal:
-            raise ChainRefusedError(str(refusal), costs) from None
+            raise ChainRefusedError(str(refusal), queries) from None
         if query is None:
-            return made, costs
+            return made, queries
         first, sample = sample
         samples = (*samples, first)
-        costs.append((query.what, query.cost))
+        queries.append(query)
 
 
 class ChainRefusedError(InfeasibleError):
-    """A sample allows no release; `costs` are those of the queries that ran."""
+    """A sample allows no release; `queries` are those that ran."""
 
-    def __init__(self, reason: str, costs: list[tuple[str, Fraction]]) -> None:
+    def __init__(self, reason: str, queries: list[Query]) -> None:
         super().__init__(reason)
-        self.spent: Fraction = sum((cost for _, cost in costs), Fraction(0))
+        self.queries = queries
 
 
 def _advance(chain: Chain[T], samples: tuple[Any, ...]) -> tuple[Query | None, Any]:

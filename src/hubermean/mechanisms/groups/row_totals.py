@@ -14,7 +14,8 @@ import numpy as np
 
 from hubermean.data.arrays import FloatArray, IntArray
 from hubermean.data.group_table import GroupKey
-from hubermean.mechanisms.groups.row_estimates import ColumnEstimates, GroupWeights, RowEstimates
+from hubermean.mechanisms.groups.group_weights import GroupWeights
+from hubermean.mechanisms.groups.row_estimates import ColumnEstimates, RowEstimates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,16 +29,22 @@ class Total:
 def list_totals(keys: Sequence[GroupKey], seen: Sequence[bool]) -> list[Total]:
     """Return the totals of a hierarchy in the order of the columns: inner ones first, that of everything last.
 
-    Only groups that have a value are parts.
+    Only groups that have a value are parts. Keys are the same if their texts are, as for groups: 0 and "0" are, 1 and
+    True are not.
     """
-    parts: dict[GroupKey, list[int]] = {}
+    parts: dict[tuple[str, ...], tuple[GroupKey, list[int]]] = {}
     columns = len(keys[0]) if keys else 0
     for width in range(columns - 1, -1, -1):
         for number, key in enumerate(keys):
-            own = parts.setdefault((*key[:width], *(None,) * (columns - width)), [])
+            total = (*key[:width], *(None,) * (columns - width))
+            _, own = parts.setdefault(tuple(map(_identify, total[:width])), (total, []))
             if seen[number]:
                 own.append(number)
-    return [Total(key=key, parts=np.array(own, dtype=np.int64)) for key, own in parts.items() if own]
+    return [Total(key=key, parts=np.array(own, dtype=np.int64)) for key, own in parts.values() if own]
+
+
+def _identify(key: object) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def add_totals(
@@ -49,7 +56,7 @@ def add_totals(
     often as users are in groups on average.
     """
     weights = estimates.weights
-    totals = list_totals(keys, (weights.seen() > 0.0).tolist())
+    totals = list_totals(keys, (weights.surely_seen() > 0.0).tolist())
     if not totals:
         return estimates, tuple(keys)
     columns = [_add(column, weights, totals, groups_per_user) for column in estimates.columns]
@@ -76,6 +83,7 @@ def _add(
         sampling_variance=np.concatenate([column.sampling_variance, sampling]),
         clipping=np.concatenate([column.clipping, clipping]),
         reached=np.concatenate([column.reached, reached]),
+        drawn=np.concatenate([column.drawn, np.zeros(len(totals), dtype=np.bool_)]),
     )
 
 
