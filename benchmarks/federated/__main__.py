@@ -47,10 +47,16 @@ def main() -> None:
             started = time.perf_counter()
             wanted = [one for one in CONTESTANTS if one.name in options.contestant]
             if options.missing:
-                wanted = [one for one in wanted if not results.of(setting, one.name)]
+                wanted = [one for one in wanted if results.missing(setting, one.name)]
             for contestant in wanted:
-                tuned = tune(setting, pool, [contestant])
-                measured = judge(tuned, pool)
+                known = results.choice(setting, contestant.name) if options.missing else None
+                if known is None:
+                    tuned = tune(setting, pool, [contestant])
+                    measured = judge(tuned, pool)
+                else:
+                    tuned = [known]
+                    measured = judge(tuned, pool, results.missing(setting, contestant.name))
+                    measured = [*results.of(setting, contestant.name), *measured]
                 results = read(options.json)  # another process may have added to it
                 results.replace(tuned, measured)
                 write(options.json, results)

@@ -4,18 +4,21 @@
     inner product         the same ten times as long (Xie et al. 2020)
     a little is enough    the honest mean minus 1.5 standard deviations in every coordinate (Baruch et al. 2019)
     min-max               as far against the honest mean as two honest updates are apart (Shejwalkar & Houmansadr 2021)
+    first direction       in every round ten times the opposite of the first round's honest mean
+    fixed direction       in every round the same random direction, ten times as long as the honest mean
     label flip            an honest update on images whose label is 9 minus the true one
     NaN                   not a number everywhere
     zero                  the model as it was
     false weights         inner product, said to stand for a million images each
 
-The last three are replies that a rule has to withstand rather than to outweigh.
+The last three are replies that a rule has to withstand rather than to outweigh. What pushes the same way in every
+round uses that rules remember: a center, a threshold, the length of a step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,7 @@ STRENGTH = 10.0
 """Of the inner product, in honest means."""
 DEVIATIONS = 1.5
 CLAIMED = 1_000_000
+_DIRECTION_SEED = 7
 LABEL_FLIP = "label flip"
 NO_ATTACK = "none"
 
@@ -63,6 +67,26 @@ def _min_max(honest: Floats) -> Floats:
     return mean - np.float32(roots.min() / length) * mean
 
 
+@dataclass(kw_only=True)
+class Memory:
+    """What hostile clients know of the rounds before."""
+
+    first: Floats | None = None
+    """The honest mean of the first round."""
+
+
+def _first_direction(honest: Floats, memory: Memory) -> Floats:
+    if memory.first is None:
+        memory.first = honest.mean(axis=0)
+    return -STRENGTH * memory.first
+
+
+def _fixed_direction(honest: Floats, memory: Memory) -> Floats:
+    direction = np.random.default_rng(_DIRECTION_SEED).normal(size=honest.shape[1])
+    length = STRENGTH * np.linalg.norm(honest.mean(axis=0)) / np.linalg.norm(direction)
+    return (length * direction).astype(np.float32)
+
+
 def _not_a_number(honest: Floats) -> Floats:
     return np.full(honest.shape[1], np.nan, np.float32)
 
@@ -80,8 +104,12 @@ _SENT: dict[str, Callable[[Floats], Floats]] = {
     "zero": _zero,
     "false weights": _inner_product,
 }
+_SENT_AGAIN: dict[str, Callable[[Floats, Memory], Floats]] = {
+    "first direction": _first_direction,
+    "fixed direction": _fixed_direction,
+}
 
-DIRECTED = ("sign flip", "inner product", "a little is enough", "min-max", LABEL_FLIP)
+DIRECTED = ("sign flip", "inner product", "a little is enough", "min-max", *_SENT_AGAIN, LABEL_FLIP)
 WITHSTOOD = ("NaN", "zero", "false weights")
 ATTACKS = (*DIRECTED, *WITHSTOOD)
 
@@ -95,10 +123,14 @@ def poison_labels(clients: ClientImages, hostile: Mask, attack: str) -> ClientIm
     return replace(clients, labels=labels)
 
 
-def poison_updates(updates: Floats, hostile: Mask, attack: str) -> None:
-    """Write what hostile clients send into their rows."""
-    if attack in _SENT and hostile.any():
+def poison_updates(updates: Floats, hostile: Mask, attack: str, memory: Memory) -> None:
+    """Write what hostile clients send into their rows; `memory` is that of one run."""
+    if not hostile.any():
+        return
+    if attack in _SENT:
         updates[hostile] = _SENT[attack](updates[~hostile])
+    elif attack in _SENT_AGAIN:
+        updates[hostile] = _SENT_AGAIN[attack](updates[~hostile], memory)
 
 
 def claimed_images(

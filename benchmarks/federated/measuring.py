@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from federated.aims import CENTRAL
-from federated.attacks import ATTACKS, NO_ATTACK, WITHSTOOD
+from federated.attacks import NO_ATTACK, WITHSTOOD
 from federated.contestants import CONTESTANTS, Contestant
-from federated.results import Measured, Tuned
+from federated.results import Measured, Tuned, judging_attacks
 from federated.training import Rate, Run, Setting, train
 
 TUNING_SEEDS = (101, 102)
@@ -27,10 +27,6 @@ FINALISTS = 5
 
 def tuning_attacks(setting: Setting) -> tuple[str, str]:
     return TUNING_ATTACKS if setting.hostile else (NO_ATTACK, NO_ATTACK)
-
-
-def judging_attacks(setting: Setting) -> tuple[str, ...]:
-    return ATTACKS if setting.hostile else (NO_ATTACK,)
 
 
 def tune(setting: Setting, pool: Executor, contestants: Sequence[Contestant] = CONTESTANTS) -> list[Tuned]:
@@ -64,12 +60,12 @@ def tune(setting: Setting, pool: Executor, contestants: Sequence[Contestant] = C
     return list(best.values())
 
 
-def judge(tuned: Iterable[Tuned], pool: Executor) -> list[Measured]:
-    """Train on the judging seeds under all attacks."""
+def judge(tuned: Iterable[Tuned], pool: Executor, attacks: Sequence[str] | None = None) -> list[Measured]:
+    """Train on the judging seeds under these attacks, or all of the setting."""
     cases = [
         (choice, attack, seed)
         for choice in tuned
-        for attack in judging_attacks(choice.setting)
+        for attack in (judging_attacks(choice.setting) if attacks is None else attacks)
         for seed in (WITHSTOOD_SEEDS if attack in WITHSTOOD else JUDGING_SEEDS)
     ]
     runs = pool.map(_train_case, [(c.setting, c.rate, attack, seed) for c, attack, seed in cases])

@@ -147,7 +147,9 @@ here; `PrivateAverage` otherwise runs as it is released, with exact integer sums
 - **Attacks.** Hostile clients know all honest updates and act together. *Sign flip*: minus the honest mean. *Inner
   product*: the same {strength:g} times as long. *A little is enough*: the honest mean minus {deviations:g} standard
   deviations in every coordinate. *Min-max*: as far against the honest mean as honest updates are from each other.
-  *Label flip*: honest training on labels 9 - y. *NaN* and *zero*: such updates. *False weights*: inner product, said
+  *First direction*: in every round {strength:g} times the opposite of the first round's honest mean. *Fixed
+  direction*: in every round the same random direction, {strength:g} times as long as the honest mean. *Label flip*:
+  honest training on labels 9 - y. *NaN* and *zero*: such updates. *False weights*: inner product, said
   to stand for {claimed:,} images each.
 
 What the tuning chose:

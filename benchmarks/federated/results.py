@@ -9,8 +9,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from federated.attacks import DIRECTED, NO_ATTACK
+from federated.attacks import ATTACKS, DIRECTED, NO_ATTACK
 from federated.training import Rate, Setting
+
+
+def judging_attacks(setting: Setting) -> tuple[str, ...]:
+    return ATTACKS if setting.hostile else (NO_ATTACK,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +84,18 @@ class Results:
     def of(self, setting: Setting, contestant: str) -> list[Measured]:
         return [row for row in self.measured if row.setting == setting and row.contestant == contestant]
 
-    def rate(self, setting: Setting, contestant: str) -> Rate | None:
-        found = (row.rate for row in self.tuned if (row.setting, row.contestant) == (setting, contestant))
+    def missing(self, setting: Setting, contestant: str) -> list[str]:
+        """Return the attacks under which a contestant was not judged."""
+        found = {row.attack for row in self.of(setting, contestant)}
+        return [attack for attack in judging_attacks(setting) if attack not in found]
+
+    def choice(self, setting: Setting, contestant: str) -> Tuned | None:
+        found = (row for row in self.tuned if (row.setting, row.contestant) == (setting, contestant))
         return next(found, None)
+
+    def rate(self, setting: Setting, contestant: str) -> Rate | None:
+        found = self.choice(setting, contestant)
+        return None if found is None else found.rate
 
     def worst(self, setting: Setting, contestant: str, attacks: Sequence[str] = DIRECTED) -> Measured | None:
         """The one of these attacks that leaves the least accuracy, or the run without attack if there is none."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from federated.attacks import NO_ATTACK, claimed_images, poison_labels, poison_updates
+from federated.attacks import NO_ATTACK, Memory, claimed_images, poison_labels, poison_updates
 from federated.images import CLIENTS, ClientImages, load, split
 from federated.models import MODELS, accuracy, local_updates
 from federated.rules import BrokenRuleError, Budget, make_rule
@@ -105,13 +105,13 @@ def train(
     claimed = claimed_images(dealt, hostile, attack)
     weights = model.start(np.random.default_rng([seed, 2]))
     rule = make_rule(rate.kind, rate.options, budget, clients, seed)
-    found, broken = [], ""
+    found, broken, memory = [], "", Memory()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of overflow, where an attack wins
         for number in range(1, budget.rounds + 1):
             if not broken:
                 updates = local_updates(model, weights, dealt, steps=LOCAL_STEPS, learning_rate=LEARNING_RATE)
-                poison_updates(updates, hostile, attack)
+                poison_updates(updates, hostile, attack, memory)
                 try:
                     step = rate.step_of(number, budget.rounds)
                     weights = weights + step * rule.aggregate(updates, claimed)

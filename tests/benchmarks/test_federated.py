@@ -11,7 +11,7 @@ import pytest
 
 from federated import contestants, measuring, training
 from federated.aims import Compared, verdicts
-from federated.attacks import ATTACKS, LABEL_FLIP, poison_labels, poison_updates
+from federated.attacks import ATTACKS, LABEL_FLIP, Memory, poison_labels, poison_updates
 from federated.checks import Case, cases, check
 from federated.fetch import parse_idx, pool
 from federated.images import CLASSES, PIXELS, ClientImages, Images, split
@@ -139,11 +139,26 @@ def test_a_client_trains_on_its_own_images_step_by_step() -> None:
 def test_min_max_goes_as_far_as_honest_updates_are_apart() -> None:
     updates = RNG.normal(0.3, 1.0, (30, 5)).astype(np.float32)
     hostile = np.arange(30) < 6
-    poison_updates(updates, hostile, "min-max")
+    poison_updates(updates, hostile, "min-max", Memory())
     honest, sent = updates[~hostile], updates[0]
     apart = max(np.linalg.norm(a - b) for a in honest for b in honest)
     assert max(np.linalg.norm(sent - row) for row in honest) == pytest.approx(apart, rel=1e-4)
     assert sent @ honest.mean(axis=0) < 0.0
+
+
+@pytest.mark.parametrize("attack", ["first direction", "fixed direction"])
+def test_attacks_that_remember_push_the_same_way_in_every_round(attack: str) -> None:
+    hostile, memory, sent = np.arange(10) < 3, Memory(), []
+    first = None
+    for _ in range(3):
+        updates = RNG.normal(0.3, 1.0, (10, 5)).astype(np.float32)
+        first = updates[3:].mean(axis=0) if first is None else first
+        poison_updates(updates, hostile, attack, memory)
+        sent.append(updates[0] / np.linalg.norm(updates[0]))
+    assert sent[1] == pytest.approx(sent[0], abs=1e-5)
+    assert sent[2] == pytest.approx(sent[0], abs=1e-5)
+    if attack == "first direction":
+        assert sent[0] == pytest.approx(-first / np.linalg.norm(first), abs=1e-5)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -152,7 +167,7 @@ def test_attacks_touch_hostile_clients_alone(attack: str) -> None:
     updates = RNG.normal(0.3, 1.0, (10, 5)).astype(np.float32)
     before, hostile = updates.copy(), np.arange(10) < 3
     labels = poison_labels(dealt, hostile, attack).labels
-    poison_updates(updates, hostile, attack)
+    poison_updates(updates, hostile, attack, Memory())
     assert np.array_equal(updates[3:], before[3:])
     assert np.array_equal(labels[3:], dealt.labels[3:])
     changed = labels[:3] if attack == LABEL_FLIP else updates[:3]
