@@ -145,7 +145,7 @@ class TailSearch:
 
 
 def _least_rank(epsilon: float) -> int:
-    """A user who is alone beyond a bound can be told from chance where the choice may cost much."""
+    """Only where the choice may cost much does a user who is alone beyond a bound stand out from chance."""
     return 0 if epsilon > _NATS_FOR_ONE else 1
 
 
