@@ -55,7 +55,8 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     """End the servers while there is time: a worker that exits slowly is killed, and its servers would outlive it."""
-    gc.unfreeze()  # modules that count their objects at the end would report leaks
+    gc.unfreeze()
+    gc.collect()  # modules that count their objects at the end would report leaks
     close_servers()
 
 
