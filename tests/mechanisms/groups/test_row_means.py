@@ -129,7 +129,7 @@ def test_a_group_too_small_to_see_has_a_value_near_the_others() -> None:
     released = release(frame, keys=[*KEYS, "nobody"], per="user")
     plain = plain_means(frame, per="user")
     (warning,) = released.warnings
-    assert warning.startswith("1 of 7 groups are too small to see")
+    assert warning.startswith("Of 7 groups, 1 is too small to see")
     low, high = released.interval_at(0.95) or (np.zeros(1), np.zeros(1))
     assert plain.min() < released.values[-1, 0] < plain.max()
     assert (high - low)[-1, 0] > 2.0 * (high - low)[:-1, 0].max()

@@ -350,11 +350,11 @@ def warn_of_small_groups(estimates: RowEstimates) -> tuple[str, ...]:
     groups, drawn = estimates.weights.groups, estimates.drawn()
     if not drawn:
         return ()
-    some = "1 of" if drawn == 1 else f"{drawn:,} of"
+    small, values = ("1 is", "its value is") if drawn == 1 else (f"{drawn:,} are", "their values are")
     return (
-        f"{some} {groups:,} groups are too small to see beside the noise, and may be empty: their values are drawn "
-        "toward those of the other groups. Look at the interval of a group before you use its value; a group that "
-        "differs from all others may lie outside.",
+        f"Of {groups:,} groups, {small} too small to see beside the noise and may be empty: {values} drawn toward "
+        "those of the other groups. Look at the interval of a group before you use its value; a group that differs "
+        "from all others may lie outside.",
     )
 
 
