@@ -273,7 +273,10 @@ class RowMeans(RowMechanism):
                     sums=terms[0] - terms[1] if sides else terms[0],
                     stddev=stddev * np.sqrt(2.0) if sides else stddev,
                     beyond=beyond,
-                    missed=plan.missed(beyond, bound=bound, usual=usual, groups_per_user=groups_per_user),
+                    # Of rows beyond what the search found: the tail may not reach the stretched bound as expected.
+                    missed=plan.missed(
+                        search.expected_beyond, bound=bound, usual=usual, groups_per_user=groups_per_user
+                    ),
                 )
             )
             if last:
