@@ -64,7 +64,8 @@ def check_killed_refusal(place: str, data: Path, *options: str) -> dict[str, Any
     found: dict[str, Any] = json.loads(ended.stdout)
     assert found["sound"]
     assert found["costs_add_up"]
-    assert found["each_keeps"] == ["0.0000585938"]  # the number of users: 6% of 2^-10, rounded up
+    # The number of users, 6% of 2^-10, rounded up; where noise makes it look like enough, the search for a scale too.
+    assert set(found["each_keeps"]) in ({"0.0000585938"}, {"0.0000585938", "0.0004087990"})
     assert found["became"].get("missed", 0) <= max(1, 0.03 * found["killed"])
     crossed = {"release/charging", "ledger/ledger", "ledger/composition", "mechanisms/adaptive/mechanism"}
     assert crossed <= set(found["modules"])

@@ -163,7 +163,7 @@ def test_nothing_need_be_known(neighbors: str) -> None:
     assert (low < high).all()
     few = data.slice(0, 90)
     refusal = hm.NotReleased if neighbors == "add-remove" else hm.InputError
-    with pytest.raises(refusal, match="users|too far apart for their number"):
+    with pytest.raises(refusal, match=r"users|too far apart for their number"):
         hm.mean(few, user="user", value="value", by="group", keys=[0, 1], epsilon=1, neighbors=neighbors)
 
 
